@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The arena: a buddy allocator over reserved address space, with a magazine per thread before it.
+ */
+#ifndef PP_CORE_ARENA_H
+#define PP_CORE_ARENA_H
+
+#include "internal.h"
+
+#define PP_CHUNK_ORDER PP_MAX_PAGE_ORDER
+#define PP_CHUNK_PAGES (1u << PP_CHUNK_ORDER)
+#define PP_CHUNK_SIZE ((size_t)PP_CHUNK_PAGES << PP_PAGE_SHIFT)
+
+struct pp_magazine;
+
+struct pp_arena {
+	struct pp_provider base;
+	/* constant */
+	char *memory;          /* nr pages of address space, aligned to a chunk */
+	struct pp_page *pages; /* their metadata: page i is at memory + i * PP_PAGE_SIZE */
+	uint32_t nr;
+	uint32_t reserve; /* the last pages to be handed out are marked pfmemalloc */
+	uint32_t id;
+	int nid;
+	unsigned huge;
+	/* under lock; taken, mapped and failed read by anyone, atomic */
+	pthread_mutex_t lock;
+	uint32_t free[PP_CHUNK_ORDER + 1]; /* list of free blocks by order: index + 1; 0: none */
+	uint32_t mapped;                   /* pages usable so far, whole chunks */
+	uint64_t taken;                    /* pages not in the buddy: out + in magazines */
+	uint64_t failed;
+	bool closing; /* no reference left: the last page frees the arena, no magazines */
+	/* under the magazines' lock */
+	struct pp_magazine *magazines;
+};
+
+/* Arena lock held, magazine or holder gives up the page. */
+void pp_arena_give(struct pp_arena *arena, struct pp_page *page);
+
+/* ---- magazine.c ---- */
+/* The calling thread's: up to n pages out of it; how many. */
+size_t pp_magazine_take(struct pp_arena *arena, size_t n, struct pp_page **pages);
+/* False: there is no magazine to be had, the page is still the caller's. */
+bool pp_magazine_give(struct pp_arena *arena, struct pp_page *page);
+/* All threads' magazines go back to the arena; detach: and are no more its own. False: not all. */
+bool pp_magazines_drain(struct pp_arena *arena, bool detach);
+/* Pages in all magazines, roughly. */
+uint64_t pp_magazines_count(struct pp_arena *arena);
+
+#endif
