@@ -144,6 +144,8 @@ def plan() -> list[Comparison]:
     for allocator in allocators:
         add("slow", slow, allocator)
     statistics_cost("slow")
+    add("slow-outside", _ours("slow-outside@1024"), *allocators)
+    statistics_cost("slow-outside")
 
     add("bulk32", _ours("bulk32@1024"), _dpdk("cached-bulk32@1024"))
     add("bulk32", _ours("bulk32@1024"), _dpdk("mbuf-bulk32@1024"))

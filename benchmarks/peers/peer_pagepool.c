@@ -7,7 +7,8 @@
  *   direct      no napi, page_pool_recycle_direct: the caller's promise
  *   ring        no napi, no promise: through the ring, 64 pages going round
  *   ring-full   the same with SIZE - 16 pages going round; 16 is what the ring may hold back
- *   slow        somebody else holds the page: back to the provider
+ *   slow        in the napi; somebody else holds the page: back to the provider
+ *   slow-outside the same without a napi
  *   bulk32      in the napi, 32 at a time
  *   bulk32-ring no napi, 32 at a time
  *
@@ -137,7 +138,8 @@ static const struct path paths[] = {
 	{"direct", 1, false, false, run_direct, check_direct},
 	{"ring", 1, false, false, run_fast, check_ring},
 	{"ring-full", 1, false, true, run_fast, check_ring},
-	{"slow", 1, false, false, run_slow, check_slow},
+	{"slow", 1, true, false, run_slow, check_slow},
+	{"slow-outside", 1, false, false, run_slow, check_slow},
 	{"bulk32", BATCH, true, false, run_bulk, check_direct},
 	{"bulk32-ring", BATCH, false, false, run_bulk, check_ring},
 };
