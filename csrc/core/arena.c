@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The mmap arena: see arena.h. */
-#include "arena.h"
+#include "magazine.h"
+#include "page.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,13 +20,6 @@ static uint32_t index_of(const struct pp_arena *arena, const struct pp_page *pag
 	return (uint32_t)(page - arena->pages);
 }
 
-static void set_state(struct pp_page *page, enum pp_page_state state)
-{
-	/* relaxed: only pp_provider_page() reads another's, and only to tell free from handed out.
-	 */
-	pp_store_relaxed(&page->state, (uint8_t)state);
-}
-
 /* ---- buddy: under the arena's lock ------------------------------------------------------------
  */
 
@@ -34,7 +28,7 @@ static void list_add(struct pp_arena *arena, uint32_t i, unsigned order)
 	struct pp_page *page = &arena->pages[i];
 
 	page->order = (uint8_t)order;
-	set_state(page, PP_PAGE_FREE);
+	pp_page_set_state(page, PP_PAGE_FREE);
 	page->prev = 0;
 	page->next = arena->free[order];
 	if (page->next)
@@ -52,12 +46,12 @@ static void list_del(struct pp_arena *arena, uint32_t i)
 		arena->pages[page->prev - 1].next = page->next;
 	else
 		arena->free[page->order] = page->next;
-	set_state(page, PP_PAGE_TAIL);
+	pp_page_set_state(page, PP_PAGE_TAIL);
 }
 
 static void buddy_free(struct pp_arena *arena, uint32_t i, unsigned order)
 {
-	set_state(&arena->pages[i], PP_PAGE_TAIL);
+	pp_page_set_state(&arena->pages[i], PP_PAGE_TAIL);
 	while (order < PP_CHUNK_ORDER) {
 		uint32_t buddy = i ^ (1u << order);
 
@@ -204,12 +198,12 @@ static size_t arena_alloc(struct pp_provider *p, unsigned order, int nid, size_t
 		nid = arena->nid;
 	for (size_t i = 0; i < got; i++) {
 		pages[i]->nid = (int16_t)(nid == PP_NUMA_NO_NODE ? 0 : nid);
-		set_state(pages[i], PP_PAGE_OUT);
+		pp_page_set_state(pages[i], PP_PAGE_OUT);
 	}
 	return got;
 }
 
-static void free_locked(struct pp_arena *arena, struct pp_page *page)
+void pp_arena_free_locked(struct pp_arena *arena, struct pp_page *page)
 {
 	bool last;
 
@@ -222,14 +216,9 @@ static void free_locked(struct pp_arena *arena, struct pp_page *page)
 		arena_destroy(arena);
 }
 
-void pp_arena_free(struct pp_provider *p, struct pp_page *page)
+static void arena_free(struct pp_provider *p, struct pp_page *page)
 {
-	struct pp_arena *arena = to_arena(p);
-
-	set_state(page, PP_PAGE_IDLE);
-	if (likely(page->order == 0) && likely(pp_magazine_give(arena, page)))
-		return;
-	free_locked(arena, page);
+	pp_arena_free(to_arena(p), page);
 }
 
 static void arena_retire(struct pp_provider *p)
@@ -293,7 +282,7 @@ static struct pp_page *arena_page(struct pp_provider *p, const void *address)
 
 const struct pp_provider_ops pp_arena_ops = {
 	.alloc = arena_alloc,
-	.free = pp_arena_free,
+	.free = arena_free,
 	.retire = arena_retire,
 	.info = arena_info,
 	.page = arena_page,

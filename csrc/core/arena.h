@@ -36,14 +36,7 @@ struct pp_arena {
 /* Arena lock held, magazine or holder gives up the page. */
 void pp_arena_give(struct pp_arena *arena, struct pp_page *page);
 
-/* ---- magazine.c ---- */
-/* The calling thread's: up to n pages out of it; how many. */
-size_t pp_magazine_take(struct pp_arena *arena, size_t n, struct pp_page **pages);
-/* False: there is no magazine to be had, the page is still the caller's. */
-bool pp_magazine_give(struct pp_arena *arena, struct pp_page *page);
-/* All threads' magazines go back to the arena; detach: and are no more its own. False: not all. */
-bool pp_magazines_drain(struct pp_arena *arena, bool detach);
-/* Pages in all magazines, roughly. */
-uint64_t pp_magazines_count(struct pp_arena *arena);
+/* Without a magazine. May free the arena. */
+void pp_arena_free_locked(struct pp_arena *arena, struct pp_page *page);
 
 #endif

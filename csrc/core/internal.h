@@ -51,9 +51,8 @@ static inline bool pp_napi_local(const struct page_pool *pool)
 	return pp_load_relaxed(&napi->owner) == pp_thread_id;
 }
 
-/* ---- arena.c, magazine.c ---- */
+/* ---- arena.c ---- */
 extern const struct pp_provider_ops pp_arena_ops;
-void pp_arena_free(struct pp_provider *p, struct pp_page *page);
 
 /* ---- stats.c ---- */
 static inline void pp_stats_begin(struct page_pool *pool)

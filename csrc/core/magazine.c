@@ -1,42 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Magazines: a thread's own stack of free pages of an arena, as the kernel's page allocator has one
- * per CPU. Taking and giving cost no locked operation; a full one goes back by half, an empty one
- * is filled by what the thread itself frees.
- *
- * Who owns what: a magazine belongs to its thread until that exits. Its content is the thread's
- * inside the biased lock; whoever wants to empty it from outside (the arena is closing or out of
- * pages) takes the remote side. The lists are under magazines_lock, which comes before the arena's.
- */
-#include "arena.h"
+/* Magazines: the slow side of magazine.h. */
+#include "magazine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/biased_lock.h"
+_Thread_local struct pp_thread_magazines pp_my_magazines;
 
-#define MAGAZINE_SIZE 128
-#define MAGAZINE_FLUSH 64
-
-struct pp_magazine {
-	struct pp_biased_lock lock;
-	uint32_t count;         /* pages in it; inside the lock, read by anyone, atomic */
-	struct pp_arena *arena; /* NULL: the arena is gone; remote side writes, atomic */
-	struct pp_magazine *next_of_arena;
-	struct pp_magazine *next_of_thread;
-	struct pp_page *pages[MAGAZINE_SIZE];
-};
-
-#define SLOTS 8
-
-/* The calling thread's magazines. */
-struct thread_magazines {
-	struct pp_magazine *slot[SLOTS]; /* the last used, by arena id */
-	struct pp_magazine *all;
-	bool over; /* the thread is exiting, or this machine cannot: no magazines */
-};
-
-static _Thread_local struct thread_magazines mine __attribute__((tls_model("initial-exec")));
 static pthread_mutex_t magazines_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t thread_exit_key;
 static bool have_key;
@@ -65,7 +35,7 @@ static void unlink_from_arena(struct pp_arena *arena, struct pp_magazine *m)
 /* The thread exits: no owner is inside, and magazines_lock keeps remote sides away. */
 static void thread_exits(void *arg)
 {
-	struct thread_magazines *t = arg;
+	struct pp_thread_magazines *t = arg;
 
 	pthread_mutex_lock(&magazines_lock);
 	while (t->all) {
@@ -87,7 +57,7 @@ static void thread_exits(void *arg)
 static void after_fork(void)
 {
 	pthread_mutex_init(&magazines_lock, NULL);
-	memset(&mine, 0, sizeof(mine));
+	memset(&pp_my_magazines, 0, sizeof(pp_my_magazines));
 }
 
 static void init(void)
@@ -102,13 +72,14 @@ static PP_COLD struct pp_magazine *create(struct pp_arena *arena)
 	struct pp_magazine *m;
 
 	pthread_once(&once, init);
-	if (mine.over || !have_key || pthread_setspecific(thread_exit_key, &mine)) {
-		mine.over = true;
+	if (pp_my_magazines.over || !have_key ||
+	    pthread_setspecific(thread_exit_key, &pp_my_magazines)) {
+		pp_my_magazines.over = true;
 		return NULL;
 	}
 	pthread_mutex_lock(&magazines_lock);
 	/* One whose arena is gone will do. relaxed: written under the same lock. */
-	for (m = mine.all; m && pp_load_relaxed(&m->arena); m = m->next_of_thread)
+	for (m = pp_my_magazines.all; m && pp_load_relaxed(&m->arena); m = m->next_of_thread)
 		;
 	/* A closing arena gets no more; under magazines_lock, so its drain has yet to come or has
 	 * been, and both find closing set. */
@@ -118,8 +89,8 @@ static PP_COLD struct pp_magazine *create(struct pp_arena *arena)
 		if (!m) {
 			m = pp_sys_aligned_zalloc(PP_CACHELINE, sizeof(*m));
 			if (m) {
-				m->next_of_thread = mine.all;
-				mine.all = m;
+				m->next_of_thread = pp_my_magazines.all;
+				pp_my_magazines.all = m;
 			}
 		}
 		if (m) {
@@ -132,45 +103,26 @@ static PP_COLD struct pp_magazine *create(struct pp_arena *arena)
 	return m;
 }
 
-static PP_NOINLINE struct pp_magazine *find_slow(struct pp_arena *arena)
+struct pp_magazine *pp_magazine_find(struct pp_arena *arena)
 {
 	struct pp_magazine *m;
 
-	if (mine.over)
+	if (pp_my_magazines.over)
 		return NULL;
-	/* relaxed: see find(). */
-	for (m = mine.all; m && pp_load_relaxed(&m->arena) != arena; m = m->next_of_thread)
+	/* relaxed: see pp_magazine_enter(). */
+	for (m = pp_my_magazines.all; m && pp_load_relaxed(&m->arena) != arena;
+	     m = m->next_of_thread)
 		;
 	if (!m)
 		m = create(arena);
 	if (m)
-		mine.slot[arena->id % SLOTS] = m;
+		pp_my_magazines.slot[arena->id % PP_MAGAZINE_SLOTS] = m;
 	return m;
-}
-
-/* The calling thread's magazine for the arena, entered; NULL: not to be had now. */
-static inline struct pp_magazine *enter(struct pp_arena *arena)
-{
-	struct pp_magazine *m = mine.slot[arena->id % SLOTS];
-
-	/* relaxed: the caller holds the arena (by a page or a reference), so if it says arena it is
-	 * this very one; whether it still is, is asked again inside. */
-	if (unlikely(!m || pp_load_relaxed(&m->arena) != arena)) {
-		m = find_slow(arena);
-		if (!m)
-			return NULL;
-	}
-	if (unlikely(!pp_biased_enter(&m->lock)))
-		return NULL;
-	if (likely(pp_load_relaxed(&m->arena) == arena))
-		return m;
-	pp_biased_leave(&m->lock);
-	return NULL;
 }
 
 size_t pp_magazine_take(struct pp_arena *arena, size_t n, struct pp_page **pages)
 {
-	struct pp_magazine *m = enter(arena);
+	struct pp_magazine *m = pp_magazine_enter(arena);
 	size_t left;
 
 	if (!m)
@@ -187,19 +139,9 @@ size_t pp_magazine_take(struct pp_arena *arena, size_t n, struct pp_page **pages
 	return n;
 }
 
-bool pp_magazine_give(struct pp_arena *arena, struct pp_page *page)
+void pp_magazine_flush(struct pp_arena *arena, struct pp_magazine *m)
 {
-	struct pp_magazine *m = enter(arena);
-
-	if (unlikely(!m))
-		return false;
-	if (unlikely(m->count == MAGAZINE_SIZE))
-		flush(arena, m, MAGAZINE_FLUSH);
-	m->pages[m->count] = page;
-	/* relaxed: others only estimate with it. */
-	pp_store_relaxed(&m->count, m->count + 1);
-	pp_biased_leave(&m->lock);
-	return true;
+	flush(arena, m, PP_MAGAZINE_FLUSH);
 }
 
 bool pp_magazines_drain(struct pp_arena *arena, bool detach)

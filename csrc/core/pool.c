@@ -2,13 +2,13 @@
 /* The pool: create, allocate, put. The rules are those of the kernel; see docs/pool.md. */
 #include <stdlib.h>
 
-#include "internal.h"
+#include "page.h"
 #include "ring.h"
 
 /* ---- leaving the pool -------------------------------------------------------------------------
  */
 
-void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
+static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	/* relaxed: the page is this caller's alone as far as its pool goes; other holders have no
 	 * claim to the pool. */
@@ -18,7 +18,12 @@ void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
 		pp_inc_single_writer(&pool->released_here);
 	else
 		pp_pool_unpend(pool, 1); /* may be the last use of the pool */
-	pp_page_put(page);
+	pp_page_drop(page);
+}
+
+void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	release(pool, page, here);
 }
 
 /* Consumer: n newest pages of the cache leave the pool. */
@@ -217,21 +222,13 @@ static PP_NOINLINE void put_held(struct page_pool *pool, struct pp_page *page, b
 {
 	/* After destroy the consumer's own counters are settled and no more looked at. */
 	here = here && pp_load_relaxed(&pool->cache.capacity);
-	if (!pool->has_stats)
-		;
-	else if (here)
-		count(pool, &pool->stats.released_refcnt);
-	else
+	if (here)
+		/* release: for stats.c. One counter by itself needs no stats_begin. */
+		pp_stats_add(&pool->stats.released_refcnt, pool->has_stats);
+	else if (pool->has_stats)
 		/* relaxed: a counter. */
 		pp_fetch_add_relaxed(&pool->released_refcnt, 1);
-	pp_pool_release(pool, page, here);
-}
-
-/* acquire: pairs with the release of a holder that has let go, so that its writes to the page come
- * before the next user's. */
-static inline bool can_recycle(const struct pp_page *page)
-{
-	return likely(pp_load_acquire(&page->ref) == PP_REF_ONE);
+	release(pool, page, here);
 }
 
 void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned dma_sync_size,
@@ -240,7 +237,7 @@ void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned d
 	bool here = allow_direct || pp_napi_local(pool);
 
 	(void)dma_sync_size; /* no device yet */
-	if (!can_recycle(page)) {
+	if (!pp_page_can_recycle(page)) {
 		put_held(pool, page, here);
 		return;
 	}
@@ -276,7 +273,7 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 
 			if (unlikely(page_pool_get_pp(page) != pool)) {
 				pages[foreign++] = page;
-			} else if (!can_recycle(page)) {
+			} else if (!pp_page_can_recycle(page)) {
 				put_held(pool, page, here);
 			} else if (!here || !recycle_in_cache(pool, page)) {
 				bulk[len++] = page;

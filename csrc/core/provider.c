@@ -2,7 +2,7 @@
 /* What all providers have in common, and the pages that they hand out. */
 #include <string.h>
 
-#include "internal.h"
+#include "page.h"
 
 void pp_provider_get(struct pp_provider *provider)
 {
@@ -87,20 +87,5 @@ void pp_page_get(struct pp_page *page)
 
 void pp_page_put(struct pp_page *page)
 {
-	/*
-	 * acquire: pairs with the release half of the others' fetch_sub below, so that their writes
-	 * to the page come before its next use. If this holder is the only one left, nobody can
-	 * change the count any more, and the locked operation is spared.
-	 */
-	uint64_t ref = pp_load_acquire(&page->ref) & PP_REF_COUNT_MASK;
-
-	if (ref != PP_REF_ONE)
-		/* acq_rel: release for what this holder wrote; acquire if it turns out the last. */
-		ref = pp_fetch_sub_acq_rel(&page->ref, PP_REF_ONE) & PP_REF_COUNT_MASK;
-	if (ref != PP_REF_ONE)
-		return;
-	if (likely(page->provider->ops == &pp_arena_ops))
-		pp_arena_free(page->provider, page); /* a direct call instead of an indirect one */
-	else
-		page->provider->ops->free(page->provider, page);
+	pp_page_drop(page);
 }
