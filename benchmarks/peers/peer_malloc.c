@@ -4,7 +4,6 @@
  * so that the compiler knows nothing of either and both stay calls; which allocator answers is
  * LD_PRELOAD's choice. "detail" is the file that it came from: the driver checks it.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
