@@ -51,6 +51,7 @@ class Recipe:
     program: str
     package: str = ""
     preload: str = ""  # the name of a library, as the linker knows it
+    threads: bool = False  # with a second thread, which sleeps
 
 
 RECIPES = (
@@ -61,6 +62,10 @@ RECIPES = (
     Recipe("jemalloc", "peer-malloc", "libjemalloc-dev", "jemalloc"),
     Recipe("mimalloc", "peer-malloc", "libmimalloc-dev", "mimalloc"),
     Recipe("python", "peers_python.py"),
+    Recipe("pagepool+thread", "peer-pagepool", threads=True),
+    Recipe("glibc+thread", "peer-malloc", threads=True),
+    Recipe("jemalloc+thread", "peer-malloc", "libjemalloc-dev", "jemalloc", threads=True),
+    Recipe("mimalloc+thread", "peer-malloc", "libmimalloc-dev", "mimalloc", threads=True),
 )
 
 
@@ -84,7 +89,8 @@ def start(recipe: Recipe, directory: Path, cpu: int) -> Peer:
         environ["LD_PRELOAD"] = library
     elif recipe.program == "peer-malloc":
         environ["LD_PRELOAD"] = ""
-    peer = Peer(recipe.name, [*command, "--cpu", str(cpu)], environ)
+    command += ["--cpu", str(cpu)] + ["--threads"] * recipe.threads
+    peer = Peer(recipe.name, command, environ)
     if recipe.preload and recipe.preload not in peer.detail:
         # The dynamic linker only warns when it cannot load it.
         peer.close()
@@ -108,7 +114,9 @@ def _python(test: str) -> Slot:
 
 
 def is_ours(slot: Slot) -> bool:
-    return slot.peer in ("pagepool", "control") or slot.test.startswith("pagepool")
+    return slot.peer in ("pagepool", "pagepool+thread", "control") or slot.test.startswith(
+        "pagepool"
+    )
 
 
 def plan() -> list[Comparison]:
@@ -146,6 +154,11 @@ def plan() -> list[Comparison]:
     statistics_cost("slow")
     add("slow-outside", _ours("slow-outside@1024"), *allocators)
     statistics_cost("slow-outside")
+    threaded = tuple(Slot(f"{name}+thread", "pair") for name in ("glibc", "jemalloc", "mimalloc"))
+    for path in ("slow", "slow-outside"):
+        add(f"{path}-threaded", Slot("pagepool+thread", f"{path}@1024"), *threaded)
+    for path in ("fast", "ring"):
+        add(f"{path}-threaded", Slot("pagepool+thread", f"{path}@1024"), _ours(f"{path}@1024"))
 
     add("bulk32", _ours("bulk32@1024"), _dpdk("cached-bulk32@1024"))
     add("bulk32", _ours("bulk32@1024"), _dpdk("mbuf-bulk32@1024"))

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,23 +141,39 @@ static void serve_run(const struct peer *peer, const char *name, uint64_t loops)
 		turns * test->batch, ns, tsc);
 }
 
+static void *sleep_on(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+	return NULL;
+}
+
 int peer_start(int argc, char **argv)
 {
+	bool threads = argc == 4 && !strcmp(argv[3], "--threads");
+	pthread_t thread;
 	char *end = NULL;
 	cpu_set_t set;
 	long cpu = -1;
-	int fd;
+	int fd, error;
 
-	if (argc == 3 && !strcmp(argv[1], "--cpu"))
+	if ((argc == 3 || threads) && !strcmp(argv[1], "--cpu"))
 		cpu = strtol(argv[2], &end, 10);
 	if (!end || *end || end == argv[2] || cpu < 0 || cpu >= CPU_SETSIZE) {
-		fprintf(stderr, "usage: %s --cpu N\n", argv[0]);
+		fprintf(stderr, "usage: %s --cpu N [--threads]\n", argv[0]);
 		exit(2);
 	}
 	CPU_ZERO(&set);
 	CPU_SET((size_t)cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set)) {
 		fprintf(stderr, "%s: CPU %ld: %s\n", argv[0], cpu, strerror(errno));
+		exit(1);
+	}
+
+	error = threads ? pthread_create(&thread, NULL, sleep_on, NULL) : 0;
+	if (error) {
+		fprintf(stderr, "%s: a second thread: %s\n", argv[0], strerror(error));
 		exit(1);
 	}
 

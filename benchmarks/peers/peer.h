@@ -58,8 +58,10 @@ struct peer {
 #define peer_unlikely(x) __builtin_expect(!!(x), 0)
 
 /*
- * Reads "--cpu N", pins the process, keeps standard output for the protocol (what a library prints
- * there goes to standard error). Returns the CPU; ends the process when it cannot.
+ * Reads "--cpu N [--threads]", pins the process, starts a thread that sleeps if asked to (some
+ * libraries spare themselves atomic operations in a process that never had a second one), keeps
+ * standard output for the protocol (what a library prints there goes to standard error). Returns
+ * the CPU; ends the process when it cannot.
  */
 int peer_start(int argc, char **argv);
 /* Serves until the end of input. The exit status. */
