@@ -10,6 +10,9 @@ Why nothing here can corrupt memory:
   thread that is in it.
 - A Page is HELD, or GONE, or, if it was put while views of it existed, VIEWED: then it left its pool
   and this object keeps one reference of its own to the memory until the last view is gone.
+- ``page.view`` is made once per page of memory and kept by the pool, because making one costs more
+  than all the rest. Before the page goes back it is looked at: if anybody but the pool has it, or a
+  slice of it, or a buffer through it, the page is VIEWED as above and the pool forgets the view.
 - A page in flight keeps its C pool alive, and a Page keeps its PagePool. A PagePool lets go of its
   C pool when it is closed and nothing is in flight.
 - After fork every object knows that it is the parent's.
@@ -40,6 +43,7 @@ from pagepool.engine.pagepool cimport (
     page_pool_last_error,
     page_pool_nid,
     page_pool_order,
+    page_pool_provider,
     page_pool_params,
     page_pool_put_page,
     page_pool_put_page_bulk,
@@ -64,10 +68,12 @@ from pagepool.engine.pagepool cimport (
     pp_page_is_pfmemalloc,
     pp_page_nid,
     pp_page_order,
+    pp_page_private,
     pp_page_put,
     pp_page_ref_count,
-    pp_page_size,
+    pp_page_set_private,
     pp_provider,
+    pp_provider_get,
     pp_provider_get_info,
     pp_provider_info,
     pp_provider_put,
@@ -345,6 +351,56 @@ cdef void _unraisable(object exc) noexcept:
         pass
 
 
+cdef extern from *:
+    """
+    /*
+     * Does anybody but the pool have this view? Somebody holds the object itself, or got a buffer
+     * through it (exports of the memoryview), or made another view of it: a slice, a cast
+     * (exports of the managed buffer that all of them share; one is its own).
+     */
+    static inline int pp_view_is_held(PyObject *view)
+    {
+        PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
+
+        return Py_REFCNT(view) != 1 || mv->exports != 0 || mv->mbuf->exports != 1;
+    }
+    static inline int pp_view_is_released(PyObject *view)
+    {
+        /* view.release() by the user; the flag stands in the managed buffer or the view. */
+        PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
+
+        return (mv->flags & _Py_MEMORYVIEW_RELEASED) != 0;
+    }
+    static inline void pp_xincref(PyObject *o) { Py_XINCREF(o); }
+    """
+    bint _view_is_held "pp_view_is_held"(PyObject *)
+    bint _view_is_released "pp_view_is_released"(PyObject *)
+    void _xincref "pp_xincref"(PyObject *)
+
+
+@cython.final
+@cython.no_gc
+cdef class Memory:
+    """What page.view is a view of. It keeps the provider; once the page has left its pool because
+    the view was held, also the page."""
+    cdef void *memory
+    cdef Py_ssize_t length
+    cdef pp_provider *provider
+    cdef pp_page *page
+    cdef unsigned born
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.memory, self.length, 0, flags)
+
+    def __dealloc__(self):
+        if self.born != generation:
+            return
+        if self.page is not NULL:
+            pp_page_put(self.page)
+        if self.provider is not NULL:
+            pp_provider_put(self.provider)
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(256)
@@ -366,13 +422,10 @@ cdef class Page:
         cdef str where
 
         if self.state == HELD and self.born == generation:
-            # Not lost: it goes back before anybody is told. No view can be left: a view holds us.
+            # Not lost: it goes back before anybody is told.
             where = _where(self.code, self.lasti)
             pool_id = page_pool_id(self.pool_.pool)
-            page_pool_put_page(self.pool_.pool, self.page, UINT32_MAX, False)
-            self.pool_.settle()
-            self.page = NULL
-            self.state = GONE
+            self.give_back(UINT32_MAX, False)
             _warn_dropped(
                 f"page of pool {pool_id}, allocated at {where}, was dropped without a put; "
                 "the pool has it back"
@@ -411,7 +464,10 @@ cdef class Page:
     cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
         """HELD on entry."""
         cdef PagePool pool = self.pool_
+        cdef PyObject *view = <PyObject *>pp_page_private(self.page)
 
+        if view is not NULL and _view_is_held(view):
+            pool.forget_view(self.page)
         if self.views:
             # Somebody else holds it: it leaves the pool, and the last view frees it.
             pp_page_get(self.page)
@@ -423,6 +479,17 @@ cdef class Page:
             self.page = NULL
         if pool.closed_:
             pool.settle()
+
+    @property
+    def view(self):
+        cdef PyObject *view
+
+        if self.state != HELD or self.born != generation:
+            self.check()
+        view = <PyObject *>pp_page_private(self.page)
+        if view is NULL or _view_is_released(view):
+            return self.pool_.make_view(self.page)
+        return <object>view
 
     def put(self, *, bint allow_direct=False):
         self.pool_.put(self, allow_direct=allow_direct)
@@ -630,13 +697,6 @@ cdef class PageBatch:
         )
 
 
-cdef extern from *:
-    """
-    static inline void pp_xincref(PyObject *o) { Py_XINCREF(o); }
-    """
-    void _xincref "pp_xincref"(PyObject *)
-
-
 # ---- pools ------------------------------------------------------------------------------------------
 
 @cython.final
@@ -647,6 +707,7 @@ cdef class PagePool:
     cdef Napi napi_           # None: not bound
     cdef pp_napi *cnapi       # its C part, or NULL
     cdef object provider_     # what was given; None: an arena of its own
+    cdef dict views           # address -> the view of that page, see Page.view
     cdef object last_stats    # once pool is NULL; an exception if it was made without
     cdef object facts         # (id, order, pool_size, node), once pool is NULL
     cdef bint closed_
@@ -690,6 +751,7 @@ cdef class PagePool:
         self.napi_ = napi
         self.cnapi = params.napi
         self.provider_ = provider
+        self.views = {}
         self.page_size_ = PP_PAGE_SIZE_ << params.order
 
     def __dealloc__(self):
@@ -736,6 +798,34 @@ cdef class PagePool:
             self.last_stats = e
         page_pool_unref(self.pool)
         self.pool = NULL
+        self.views.clear()
+
+    # -- views: see Page.view
+
+    cdef object make_view(self, pp_page *page):
+        cdef size_t address = <size_t>pp_page_address(page)
+        cdef Memory memory
+        cdef object view = self.views.get(address)
+
+        if view is None or _view_is_released(<PyObject *>view):
+            memory = Memory.__new__(Memory)
+            memory.memory = <void *>address
+            memory.length = self.page_size_
+            memory.born = generation
+            memory.provider = page_pool_provider(self.pool)
+            pp_provider_get(memory.provider)
+            view = memoryview(memory)
+            self.views[address] = view
+        pp_page_set_private(page, <void *>view)
+        return view
+
+    cdef void forget_view(self, pp_page *page) noexcept:
+        """Somebody has it: it keeps the page from now on, and the pool has no part in it."""
+        cdef object view = self.views.pop(<size_t>pp_page_address(page))
+
+        (<Memory>view.obj).page = page
+        pp_page_get(page)
+        pp_page_set_private(page, NULL)
 
     # -- allocate
 
@@ -832,7 +922,7 @@ cdef class PagePool:
         n = 0
         for i in range(len(gathered)):
             page = <Page>gathered[i]
-            if page.views:
+            if page.views or pp_page_private(page.page) is not NULL:
                 page.state = HELD
                 page.give_back(UINT32_MAX, False)
             else:

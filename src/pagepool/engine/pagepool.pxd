@@ -47,6 +47,7 @@ cdef extern from "pagepool.h" nogil:
         unsigned huge
 
     int pp_arena_create(const pp_arena_params *params, pp_provider **ret)
+    void pp_provider_get(pp_provider *provider)
     void pp_provider_put(pp_provider *provider)
     int pp_provider_get_info(pp_provider *provider, pp_provider_info *ret)
 
@@ -98,6 +99,7 @@ cdef extern from "pagepool.h" nogil:
     unsigned page_pool_order(const page_pool *pool)
     unsigned page_pool_size(const page_pool *pool)
     int page_pool_nid(const page_pool *pool)
+    pp_provider *page_pool_provider(const page_pool *pool)
     int page_pool_get_stats(const page_pool *pool, page_pool_stats *ret)
 
     page_pool *page_pool_get_pp(const pp_page *page)
@@ -107,5 +109,7 @@ cdef extern from "pagepool.h" nogil:
     int pp_page_nid(const pp_page *page)
     bint pp_page_is_pfmemalloc(const pp_page *page)
     int pp_page_ref_count(const pp_page *page)
+    void *pp_page_private(const pp_page *page)
+    void pp_page_set_private(pp_page *page, void *private_)
     void pp_page_get(pp_page *page)
     void pp_page_put(pp_page *page)
