@@ -15,6 +15,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pagepool
 
 PAGE = 4096
 PAYLOAD = bytes(range(64))
@@ -31,7 +35,61 @@ Loop = Callable[[int], None]
 # ---- ours: the one place to change when the API does ------------------------------------------
 
 
+def consumer() -> pagepool.PagePool:
+    """A pool of this thread's, which is in its napi for good: what is put goes straight back."""
+    import pagepool
+
+    napi = pagepool.Napi()
+    napi.enter()
+    return pagepool.PagePool(napi=napi)
+
+
 def pagepool_view() -> Loop:
+    pool = consumer()
+    payload = PAYLOAD
+
+    def loop(turns: int) -> None:
+        for _ in itertools.repeat(None, turns):
+            page = pool.alloc()
+            page.view[:64] = payload
+            pool.put(page)
+
+    return loop
+
+
+def pagepool_slice() -> Loop:
+    """The slice as an object, which has to be gone before the page is put."""
+    pool = consumer()
+    payload = PAYLOAD
+
+    def loop(turns: int) -> None:
+        for _ in itertools.repeat(None, turns):
+            page = pool.alloc()
+            part = page.view[:64]
+            part[:] = payload
+            del part
+            pool.put(page)
+
+    return loop
+
+
+def pagepool_memoryview() -> Loop:
+    """A view of one's own, made anew each time."""
+    pool = consumer()
+    payload = PAYLOAD
+
+    def loop(turns: int) -> None:
+        for _ in itertools.repeat(None, turns):
+            page = pool.alloc()
+            with memoryview(page) as view:
+                view[:64] = payload
+            pool.put(page)
+
+    return loop
+
+
+def pagepool_ring() -> Loop:
+    """No napi: through the ring."""
     import pagepool
 
     pool = pagepool.PagePool()
@@ -40,19 +98,14 @@ def pagepool_view() -> Loop:
     def loop(turns: int) -> None:
         for _ in itertools.repeat(None, turns):
             page = pool.alloc()
-            part = memoryview(page)[:64]
-            part[:] = payload
-            # Without this the view would still hold the page when it is put.
-            part.release()
+            page.view[:64] = payload
             pool.put(page)
 
     return loop
 
 
 def pagepool_bulk32() -> Loop:
-    import pagepool
-
-    pool = pagepool.PagePool()
+    pool = consumer()
 
     def loop(turns: int) -> None:
         for _ in itertools.repeat(None, turns):
@@ -73,6 +126,20 @@ def deque_view() -> Loop:
             view = views.popleft()
             part = view[:64]
             part[:] = payload
+            views.append(view)
+
+    return loop
+
+
+def deque_direct() -> Loop:
+    """Without an object for the slice."""
+    views = deque(memoryview(bytearray(PAGE)) for _ in range(RESIDENT))
+    payload = PAYLOAD
+
+    def loop(turns: int) -> None:
+        for _ in itertools.repeat(None, turns):
+            view = views.popleft()
+            view[:64] = payload
             views.append(view)
 
     return loop
@@ -105,8 +172,12 @@ def numpy_empty() -> Loop:
 # name: (how to make the loop, buffers that one turn moves)
 TESTS: dict[str, tuple[Callable[[], Loop], int]] = {
     "pagepool-view": (pagepool_view, 1),
+    "pagepool-slice": (pagepool_slice, 1),
+    "pagepool-memoryview": (pagepool_memoryview, 1),
+    "pagepool-ring": (pagepool_ring, 1),
     "pagepool-bulk32": (pagepool_bulk32, BATCH),
     "deque-view": (deque_view, 1),
+    "deque-direct": (deque_direct, 1),
     "bytearray": (bytearray_new, 1),
     "numpy": (numpy_empty, 1),
 }

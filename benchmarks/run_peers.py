@@ -174,8 +174,11 @@ def plan() -> list[Comparison]:
 
     view = _python("pagepool-view")
     add("python-view", view, _python("deque-view"), reach=1.0)
+    add("python-view", view, _python("deque-direct"))
     add("python-view", view, _python("bytearray"))
     add("python-view", view, _python("numpy"))
+    for name in ("slice", "memoryview", "ring"):
+        add(f"python-{name}", _python(f"pagepool-{name}"), _python("deque-view"))
     # 10 ns a page where the pair costs 170.
     add("python-bulk32", _python("pagepool-bulk32"), _python("deque-view"), reach=10 / 170)
     return rows
