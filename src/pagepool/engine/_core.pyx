@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# cython: language_level=3
+# cython: language_level=3, binding=False
 """The pool's Python objects over the C core. Documented in _core.pyi.
 
 Why nothing here can corrupt memory:
@@ -480,7 +480,6 @@ cdef class Page:
         if pool.closed_:
             pool.settle()
 
-    @property
     def view(self):
         cdef PyObject *view
 
@@ -492,7 +491,8 @@ cdef class Page:
         return <object>view
 
     def put(self, *, bint allow_direct=False):
-        self.pool_.put(self, allow_direct=allow_direct)
+        self.check()
+        self.pool_.put_page(self, UINT32_MAX, allow_direct)
 
     def __enter__(self):
         self.check()
@@ -500,7 +500,7 @@ cdef class Page:
 
     def __exit__(self, *exc):
         if self.state == HELD:
-            self.pool_.put(self)
+            self.pool_.put_page(self, UINT32_MAX, False)
 
     # -- facts
 
@@ -868,7 +868,7 @@ cdef class PagePool:
 
     # -- put
 
-    def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
+    cdef int put_page(self, Page page, unsigned dma_sync_size, bint allow_direct) except -1:
         if page.state != HELD or page.born != generation:
             page.check()
         if page.pool_ is not self:
@@ -878,14 +878,18 @@ cdef class PagePool:
             )
         if allow_direct:
             self.check_promise()
+        page.give_back(dma_sync_size, allow_direct)
+        return 0
+
+    def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
         # -1: all of the page.
-        page.give_back(<unsigned>dma_sync_size, allow_direct)
+        self.put_page(page, <unsigned>dma_sync_size, allow_direct)
 
     def put_full(self, Page page not None, *, bint allow_direct=False):
-        self.put(page, allow_direct=allow_direct)
+        self.put_page(page, UINT32_MAX, allow_direct)
 
     def recycle_direct(self, Page page not None):
-        self.put(page, allow_direct=True)
+        self.put_page(page, UINT32_MAX, True)
 
     @staticmethod
     def put_bulk(pages):
