@@ -139,7 +139,7 @@ def make_row(comparison: Comparison, rounds: Iterable[Round], missing: Mapping[S
 
 
 def _figure(value: float) -> str:
-    """Three significant digits, but no more than two decimals before the point vanishes."""
+    """Three significant digits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     decimals = max(0, min(3, 2 - math.floor(math.log10(abs(value)))))
@@ -152,6 +152,11 @@ def _spread(value: Spread | None) -> str:
 
 def _median(value: Spread | None) -> str:
     return _figure(value.median) if value else "-"
+
+
+def _ratio(value: Spread | None) -> str:
+    """A decimal more than a figure: 1.004 misses 1."""
+    return f"{value.median:.3f} ({value.min:.2f}..{value.max:.2f})" if value else "-"
 
 
 def _cycles(value: Spread | None) -> str:
@@ -187,7 +192,7 @@ def table(rows: Iterable[Row]) -> list[tuple[str, ...]]:
                 f"{row.theirs}{best}",
                 f"{_median(row.theirs_ns)} {_spread(row.theirs_ns)}",
                 _cycles(row.theirs_cycles),
-                f"{_median(row.ratio)} {_spread(row.ratio)}",
+                _ratio(row.ratio),
                 reach,
                 verdict,
             )

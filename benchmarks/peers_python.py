@@ -51,8 +51,8 @@ def pagepool_view() -> Loop:
     def loop(turns: int) -> None:
         for _ in itertools.repeat(None, turns):
             page = pool.alloc()
-            page.view[:64] = payload
-            pool.put(page)
+            page.view()[:64] = payload
+            page.put()
 
     return loop
 
@@ -65,10 +65,10 @@ def pagepool_slice() -> Loop:
     def loop(turns: int) -> None:
         for _ in itertools.repeat(None, turns):
             page = pool.alloc()
-            part = page.view[:64]
+            part = page.view()[:64]
             part[:] = payload
             del part
-            pool.put(page)
+            page.put()
 
     return loop
 
@@ -83,7 +83,7 @@ def pagepool_memoryview() -> Loop:
             page = pool.alloc()
             with memoryview(page) as view:
                 view[:64] = payload
-            pool.put(page)
+            page.put()
 
     return loop
 
@@ -98,8 +98,8 @@ def pagepool_ring() -> Loop:
     def loop(turns: int) -> None:
         for _ in itertools.repeat(None, turns):
             page = pool.alloc()
-            page.view[:64] = payload
-            pool.put(page)
+            page.view()[:64] = payload
+            page.put()
 
     return loop
 

@@ -252,7 +252,7 @@ class TestDriver:
         file = tmp_path / "out.json"
         assert run_peers.main([*self.ARGS, "--json", str(file), "--only", "[ab]"]) == 0
         out, err = capsys.readouterr()
-        assert "1.00 (1.00..1.00)" in out
+        assert "1.000 (1.00..1.00)" in out
         assert "skipped: glibc: not here (install it)" in out
         assert "run_peers: glibc: not here (install it)" in err
 
@@ -281,7 +281,7 @@ class TestDriver:
         a_few(monkeypatch, "pagepool", "dpdk", "glibc")
         assert run_peers.main([*self.ARGS, "--only", "[bc]"]) == 0
         out = capsys.readouterr().out
-        assert out.count("1.00 (1.00..1.00)") == 1
+        assert out.count("1.000 (1.00..1.00)") == 1
         assert "skipped: dpdk: ended (3): out of luck" in out
 
     def test_interrupted_prints_what_it_has(
@@ -298,7 +298,7 @@ class TestDriver:
         monkeypatch.setattr(run_peers.Measurement, "_round", interrupt)
         assert run_peers.main([*self.ARGS, "--only", "a"]) == 130
         out, err = capsys.readouterr()
-        assert "1.00 (1.00..1.00)" in out
+        assert "1.000 (1.00..1.00)" in out
         assert "interrupted" in err
 
     def test_check(self, monkeypatch: pytest.MonkeyPatch) -> None:
