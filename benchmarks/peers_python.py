@@ -114,6 +114,22 @@ def pagepool_bulk32() -> Loop:
     return loop
 
 
+def pagepool_bulk32_view() -> Loop:
+    """Each page written to, so that each becomes an object."""
+    pool = consumer()
+    payload = PAYLOAD
+
+    def loop(turns: int) -> None:
+        for _ in itertools.repeat(None, turns):
+            batch = pool.alloc_bulk(BATCH)
+            for page in batch:
+                page.view()[:64] = payload
+            del page
+            pool.put_bulk(batch)
+
+    return loop
+
+
 # ---- theirs -----------------------------------------------------------------------------------
 
 
@@ -176,6 +192,7 @@ TESTS: dict[str, tuple[Callable[[], Loop], int]] = {
     "pagepool-memoryview": (pagepool_memoryview, 1),
     "pagepool-ring": (pagepool_ring, 1),
     "pagepool-bulk32": (pagepool_bulk32, BATCH),
+    "pagepool-bulk32-view": (pagepool_bulk32_view, BATCH),
     "deque-view": (deque_view, 1),
     "deque-direct": (deque_direct, 1),
     "bytearray": (bytearray_new, 1),

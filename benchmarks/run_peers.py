@@ -181,6 +181,7 @@ def plan() -> list[Comparison]:
         add(f"python-{name}", _python(f"pagepool-{name}"), _python("deque-view"))
     # 10 ns a page where the pair costs 170.
     add("python-bulk32", _python("pagepool-bulk32"), _python("deque-view"), reach=10 / 170)
+    add("python-bulk32-view", _python("pagepool-bulk32-view"), _python("deque-view"))
     return rows
 
 
