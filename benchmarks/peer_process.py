@@ -32,14 +32,25 @@ class Slice:
     loops: int
     ns: int
     tsc: int
+    cpu_ns: int  # of ns, how long the peer had the CPU
+
+    @property
+    def disturbed(self) -> bool:
+        """Did somebody else have the CPU for more than a hundredth of the time?"""
+        return self.cpu_ns < 0.99 * self.ns
+
+    @property
+    def _share(self) -> float:
+        # Undisturbed, the wall clock is the better clock: it has no share of the scheduler's.
+        return self.cpu_ns / self.ns if self.disturbed else 1.0
 
     @property
     def ns_each(self) -> float:
-        return self.ns / self.loops
+        return self.ns * self._share / self.loops
 
     @property
     def cycles_each(self) -> float:
-        return self.tsc / self.loops
+        return self.tsc * self._share / self.loops
 
 
 class Peer:
@@ -78,7 +89,7 @@ class Peer:
     def run(self, test: str, loops: int) -> Slice:
         answer = self._ask(f"run {test} {loops}", RUN_TIMEOUT)
         try:
-            done = Slice(int(answer["loops"]), int(answer["ns"]), int(answer["tsc"]))
+            done = Slice(*(int(answer[key]) for key in ("loops", "ns", "tsc", "cpu_ns")))
         except (KeyError, TypeError, ValueError) as error:
             raise PeerError(f"{self.name}: not an answer to run: {answer}") from error
         if done.loops < loops or done.ns <= 0:

@@ -8,6 +8,7 @@ disturbed round does not count. The ratio of the two medians is in the JSON besi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -229,10 +230,7 @@ def document(
         "peers": [dict(peer) for peer in peers],
         "rows": [row.json() for row in rows],
         "rounds": [
-            [
-                {"slot": str(slot), "loops": done.loops, "ns": done.ns, "tsc": done.tsc}
-                for slot, done in one.items()
-            ]
+            [{"slot": str(slot), **dataclasses.asdict(done)} for slot, done in one.items()]
             for one in rounds
         ],
     }

@@ -5,11 +5,12 @@
  *
  *   (at the start)   {"peer": "dpdk", "version": "...", "detail": "..."}
  *   list             {"tests": ["NAME", ...]}
- *   run NAME LOOPS   {"test": "NAME", "loops": N, "ns": N, "tsc": N}
+ *   run NAME LOOPS   {"test": "NAME", "loops": N, "ns": N, "tsc": N, "cpu_ns": N}
  *   quit             (ends, as does the end of input)
  *
  * and {"error": "..."} to what went wrong. LOOPS counts elements: one that is taken and given back.
- * A test that moves several at a time rounds LOOPS up; "loops" has what was done.
+ * A test that moves several at a time rounds LOOPS up; "loops" has what was done. "cpu_ns" is how
+ * much of "ns" the thread had the CPU: much less means that somebody else had it too.
  *
  * What is the same for every peer is here and nowhere else: pinning, the clock, the warm-up. What a
  * test does is the peer's, and is one function with one loop: get, PEER_USE(), return.
