@@ -91,7 +91,7 @@ class Page:
     """A page that the caller holds: ``page_size`` writable bytes, a buffer and a context manager.
 
     ``memoryview(page)`` and ``numpy.frombuffer(page, ...)`` work without a copy; ``page.view()`` is
-    the same for a third of the time. Leaving ``with page:`` puts it.
+    the same for less than half of the time. Leaving ``with page:`` puts it.
 
     Putting a page while a view of it exists is allowed: the page then leaves its pool
     (``recycle_released_refcnt``) and its memory lives until the last view is gone. A page that is
