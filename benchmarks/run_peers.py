@@ -38,8 +38,8 @@ from peer_report import (
 
 HERE = Path(__file__).resolve().parent
 CALIBRATE_LOOPS = 1000
-# A slice in which somebody else had the CPU is done again, a few times.
-TRIES = 3
+# A slice in which somebody else had the CPU is done again, once.
+TRIES = 2
 
 
 # ---- who takes part ---------------------------------------------------------------------------
