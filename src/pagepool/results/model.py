@@ -9,7 +9,7 @@ them, and a figure that was only *printed* stays text until somebody asks for a 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,11 @@ Key: TypeAlias = tuple[Kind, str, int, int]
 
 #: Oddities that make a record unfit for arithmetic. It is still kept and listed.
 IMPOSSIBLE = frozenset({"zero-loops", "zero-time", "no-figure"})
+
+
+#: What the kernel can print as %llu; JSON is held to the same range.
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Nanoseconds: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}\.[0-9]{1,9}$")]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -71,13 +76,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind = "elem"
     step: int | None = None
     cpu: int | None = None
-    cpus: int | None = None
-    printed_cycles: int | None = None
-    printed_ns: str | None = None
-    time_interval_ns: int | None = None
-    invoke_count: int | None = None
-    tsc_interval: int | None = None
-    instructions: int | None = None
+    cpus: Count | None = None
+    printed_cycles: Count | None = None
+    printed_ns: Nanoseconds | None = None
+    time_interval_ns: Count | None = None
+    invoke_count: Count | None = None
+    tsc_interval: Count | None = None
+    instructions: Count | None = None
     uptime: float | None = None
     source: Source | None = None
     oddities: tuple[str, ...] = ()
