@@ -86,7 +86,8 @@ def notes_below(report: Report) -> Iterator[str]:
 def side_text(side: Side) -> str:
     """One build in a line: label, file, number of runs, kernel."""
     runs = "1 run" if side.runs == 1 else f"{side.runs} runs"
-    kernel = f", kernel {_release(side.kernel)}" if side.kernel else ""
+    release = _release(side.kernel) if side.kernel else ""
+    kernel = f", kernel {release}" if release and not side.label.startswith(release) else ""
     return f"{side.label} ({side.file}), {runs}{kernel}"
 
 
@@ -133,7 +134,7 @@ def grid(comparison: Comparison, report: Report) -> Grid:
                 cells.append(_percent(row.metrics.get(metric)))
         if spread:
             pair = row.metrics.get(percent)
-            cells += [_spread(pair and pair.before), _spread(pair and pair.after)]
+            cells += [_spread(pair.before), _spread(pair.after)] if pair else ["-", "-"]
         (controls if row.is_control else rows).append(cells)
     return Grid(columns, rows, controls, "#+TBLFM: " + "::".join(formulas))
 
@@ -263,19 +264,19 @@ def _lines(texts: list[str], form: Format) -> str:
 # For programs
 
 
+_CSV_FIGURES = (
+    *("before", "after", "diff", "change_percent", "exact_before", "exact_after"),
+    *("before_min", "before_max", "before_n", "after_min", "after_max", "after_n"),
+)
+
+
 def to_csv(report: Report) -> str:
     """One line a test and comparison, RFC 4180 with LF: printed figures, then exact ones."""
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
     head = ["before", "after", "test", "kind", "step", "cpu", "role"]
     for metric in report.metrics:
-        head += [
-            f"{metric}_{name}"
-            for name in (
-                "before after diff change_percent exact_before exact_after"
-                " before_min before_max before_n after_min after_max after_n"
-            ).split()
-        ]
+        head += [f"{metric}_{name}" for name in _CSV_FIGURES]
     writer.writerow(head)
     for comparison in report.comparisons:
         for row in comparison.rows:

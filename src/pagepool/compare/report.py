@@ -21,6 +21,7 @@ from pagepool.compare import statistics
 from pagepool.compare.selection import Chosen
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import Build, Key, Oddity, Record, ResultSet
+from pagepool.results.words import counter_ghz, hertz, test_name
 
 Metric: TypeAlias = Literal["cycles", "ns", "instructions"]
 METRICS: tuple[Metric, ...] = ("cycles", "ns", "instructions")
@@ -165,13 +166,19 @@ def compare(
             )
         )
     warnings = _build_warnings(sides, groups, tests)
-    files = {one.file for one in chosen}
     oddities = tuple(
-        oddity
-        for result in results
-        for oddity in result.oddities
-        if oddity.severity != "note" and (oddity.file in files or len(results) == len(files))
+        oddity for result in results for oddity in result.oddities if oddity.severity != "note"
     )
+    for metric in wanted:
+        if not any(
+            pair.before or pair.after
+            for comparison in comparisons
+            for row in comparison.rows
+            if (pair := row.metrics[metric])
+        ):
+            raise ResultsError(
+                f"--metric {metric}", "no selected test has such figures", "choose another"
+            )
     return Report(tuple(comparisons), wanted, warnings, oddities)
 
 
@@ -181,17 +188,6 @@ def has_instructions(chosen: Sequence[Chosen]) -> bool:
         any(record.instructions_per_elem is not None for record in one.build.records)
         for one in chosen
     )
-
-
-def test_name(key: Key, keys: Iterable[Key] = ()) -> str:
-    """How a test is called: its name, its CPU or ``average``, and the step where names share."""
-    kind, name, step, cpu = key
-    if kind == "cpu":
-        name = f"{name} CPU({cpu})"
-    elif kind == "sum":
-        name = f"{name} average"
-    same = {other[2] for other in keys if (other[0], other[1], other[3]) == (kind, key[1], cpu)}
-    return f"{name} step:{step}" if len(same) > 1 else name
 
 
 Group: TypeAlias = dict[Key, list[Record]]
@@ -369,7 +365,9 @@ def _pair_warnings(
     elif 1 in counts:
         yield Warn("one-run", "a side with one run has no spread: its rows carry no verdict")
     overlapping = [
-        row.name for row in rows if any(pair.ranges_overlap for pair in _judged(row))
+        row.name
+        for row in rows
+        if not row.is_control and any(pair.ranges_overlap for pair in _judged(row))
     ]
     if overlapping:
         yield Warn("overlap", f"ranges of both sides overlap: {', '.join(overlapping)}")
@@ -391,7 +389,7 @@ def _pair_warnings(
     if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1) > CLOCK_TOLERANCE:
         yield Warn(
             "clocks",
-            f"the counters run at {_hertz(clocks[0])} and {_hertz(clocks[1])}: "
+            f"the counters run at {hertz(clocks[0])} and {hertz(clocks[1])}: "
             "unlike machines, whose cycles do not compare",
         )
     one, other = (side.machine for side in sides)
@@ -436,15 +434,7 @@ def _loops(records: list[Record]) -> str:
 
 
 def _clock(group: Group) -> float | None:
-    """The counter's speed in GHz, by the longest record: the others carry more rounding."""
-    records = [record for records in group.values() for record in records if record.tsc_ghz]
-    if not records:
-        return None
-    return max(records, key=lambda record: record.time_interval_ns or 0).tsc_ghz
-
-
-def _hertz(ghz: float) -> str:
-    return f"{ghz * 1000:.0f} MHz" if ghz < 1 else f"{ghz:.2f} GHz"
+    return counter_ghz(record for records in group.values() for record in records)
 
 
 # Warnings about single builds
@@ -458,10 +448,10 @@ def _build_warnings(
     for side, group in zip(sides, groups, strict=True):
         clock = _clock(group)
         if clock is not None and clock < SLOW_COUNTER:
-            slow.setdefault(_hertz(clock), []).append(side.name)
-    for hertz, names in slow.items():
+            slow.setdefault(hertz(clock), []).append(side.name)
+    for speed, names in slow.items():
         who = "all builds" if len(names) == len(sides) else ", ".join(names)
-        text = f"the counter of {who} is a {hertz} timer: compare nanoseconds, not its cycles"
+        text = f"the counter of {who} is a {speed} timer: compare nanoseconds, not its cycles"
         result.append(Warn("slow-counter", text))
     short: dict[str, float] = {}
     for side, group in zip(sides, groups, strict=True):

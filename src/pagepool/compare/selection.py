@@ -8,6 +8,7 @@ its name first.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ def choose(results: ResultSet, selector: Selector) -> Chosen:
         raise ResultsError(
             selector.file,
             f"holds {len(builds)} builds: {names(builds)}",
-            f"choose one, like {selector.file}@{builds[0].label}",
+            f"choose one, like {shlex.quote(f'{selector.file}@{builds[0].label}')}",
         )
     found = (
         [build for build in builds if build.label == wanted]
@@ -58,9 +59,7 @@ def choose(results: ResultSet, selector: Selector) -> Chosen:
     if not found and wanted.isdecimal() and 1 <= int(wanted[:9]) <= len(builds):
         return Chosen(selector.file, builds[int(wanted[:9]) - 1])
     problem = f"{len(found)} builds begin with" if found else "there is no build"
-    raise ResultsError(
-        selector.file, f"{problem} {wanted!r}", f"it holds {names(found or builds)}"
-    )
+    raise ResultsError(selector.file, f"{problem} {wanted!r}", f"it holds {names(found or builds)}")
 
 
 def choose_all(results: list[tuple[str, ResultSet]], selectors: list[Selector]) -> list[Chosen]:

@@ -213,9 +213,18 @@ class ResultSet(msgspec.Struct, frozen=True, omit_defaults=True):
     sources: tuple[Input, ...] = ()
 
     def merge(self, other: ResultSet) -> ResultSet:
-        """This set followed by another one."""
+        """This set followed by another one; labels stay unique (``before``, ``before#2``)."""
+        builds = list(self.builds)
+        labels = {build.label for build in builds}
+        for build in other.builds:
+            label, number = build.label, 1
+            while label in labels:
+                number += 1
+                label = f"{build.label}#{number}"
+            labels.add(label)
+            builds.append(msgspec.structs.replace(build, label=label))
         return ResultSet(
-            builds=self.builds + other.builds,
+            builds=tuple(builds),
             oddities=self.oddities + other.oddities,
             sources=self.sources + other.sources,
         )

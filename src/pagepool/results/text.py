@@ -294,9 +294,7 @@ class TextReader:
             # Figures without a name, below their own heading: it is not the next run's.
             stream.heading = None
 
-    def _kernel(
-        self, stream: _Stream, kernel: headings.Kernel, stamped: bool, number: int
-    ) -> None:
+    def _kernel(self, stream: _Stream, kernel: headings.Kernel, stamped: bool, number: int) -> None:
         """A version line: of the build above it, when that has none yet, or of the next one.
 
         People type ``cat /proc/version`` after their runs; a boot's own banner and a mail's
