@@ -8,13 +8,16 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from pagepool.results.lines import clean
+
 #: Exit status of wrong usage and of input that could not be read.
 FAILURE = 2
 
 
 def complain(message: object) -> None:
     """One line on stderr."""
-    print(f"pagepool: {' '.join(str(message).split())}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"pagepool: {clean(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def fail(message: object) -> NoReturn:
@@ -25,7 +28,7 @@ def fail(message: object) -> NoReturn:
 
 def is_terminal() -> bool:
     """Whether standard output is a terminal that wants colours."""
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def write(text: str, path: str | None = None) -> None:
@@ -37,6 +40,8 @@ def write(text: str, path: str | None = None) -> None:
             reason = getattr(error, "strerror", None) or error
             fail(f"{path}: cannot write: {reason}; choose another --output")
         return
+    if sys.stdout is None:
+        fail("standard output is closed; use --output")
     try:
         # Bytes, so that a C locale cannot refuse a heading's letters.
         sys.stdout.flush()

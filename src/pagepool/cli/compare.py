@@ -71,11 +71,18 @@ def command(
         found = report.compare(chosen, metrics, globs, [result for _, result in results])
     except ResultsError as error:
         fail(error)
+    for failure in found.failures:
+        complain(failure)
+    status = FAILURE if errors or found.failures else 0
+    for oddity in found.oddities:
+        if oddity.code == "too-many":
+            complain(oddity)
+            status = FAILURE
     if form == "table" and not output and is_terminal():
         from pagepool.compare import terminal  # rich: only a terminal pays for it
 
         if terminal.show(found):
-            sys.exit(FAILURE if errors else 0)
+            sys.exit(status)
     write(formats.render(found, form), output)
     if form == "csv":
         # A CSV file has no room for sentences.
@@ -84,4 +91,4 @@ def command(
                 complain(f"note: {warning.text}")
         for warning in found.warnings:
             complain(f"note: {warning.text}")
-    sys.exit(FAILURE if errors else 0)
+    sys.exit(status)

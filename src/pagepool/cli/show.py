@@ -30,6 +30,12 @@ def command(files: tuple[str, ...], as_json: bool, output: str | None) -> None:
     results, errors = read_all(list(files))
     for error in errors:
         complain(error)
+    status = FAILURE if errors else 0
+    for _, result in results:
+        for oddity in result.oddities:
+            if oddity.code == "too-many":
+                complain(oddity)
+                status = FAILURE
     if as_json and results:
         together = ResultSet()
         for _, result in results:
@@ -37,4 +43,4 @@ def command(files: tuple[str, ...], as_json: bool, output: str | None) -> None:
         write(jsonio.dumps(together), output)
     elif results:
         write("\n".join(listing(file, result) for file, result in results), output)
-    sys.exit(FAILURE if errors else 0)
+    sys.exit(status)

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from pagepool.compare.report import Cell, Comparison, Metric, Pair, Report, Row, Side
+from pagepool.results.lines import clean
 
 Format: TypeAlias = Literal["table", "org", "markdown", "csv", "json"]
 FORMATS: tuple[Format, ...] = ("table", "org", "markdown", "csv", "json")
@@ -258,7 +259,7 @@ def _escape(text: str) -> str:
 def _lines(texts: list[str], form: Format) -> str:
     # `# ` is a comment in org, so that notes may stay when the table is pasted and exported.
     mark = {"org": "# ", "markdown": "- "}.get(form, "")
-    return "".join(f"{mark}{text}\n" for text in texts)
+    return "".join(f"{mark}{clean(text)}\n" for text in texts)
 
 
 # For programs

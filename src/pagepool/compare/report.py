@@ -136,6 +136,7 @@ class Report(msgspec.Struct, frozen=True):
     metrics: tuple[Metric, ...]
     warnings: tuple[Warn, ...] = ()
     oddities: tuple[Oddity, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 def compare(
@@ -147,7 +148,8 @@ def compare(
     """Compare every build with the first. ``tests`` are globs on names; none means all.
 
     ``results`` are the sets that the builds come from, for their oddities. Raises
-    `ResultsError` when a glob or a pair of builds leaves nothing to compare.
+    `ResultsError` when nothing is left to compare; a single build that shares no test with the
+    first is told in ``failures``.
     """
     sides = _sides(chosen)
     groups = [_group(one.build) for one in chosen]
@@ -155,16 +157,18 @@ def compare(
     all_keys = list(dict.fromkeys(key for group in groups for key in group))
     _check_globs(tests, all_keys)
     comparisons = []
+    failures: list[ResultsError] = []
     for index in range(1, len(chosen)):
-        comparisons.append(
-            _compare_pair(
-                (sides[0], sides[index]),
-                (groups[0], groups[index]),
-                (chosen[0], chosen[index]),
-                wanted,
-                tests,
+        try:
+            found = _compare_pair(
+                (sides[0], sides[index]), (groups[0], groups[index]), wanted, tests
             )
-        )
+        except ResultsError as error:
+            failures.append(error)
+        else:
+            comparisons.append(found)
+    if not comparisons:
+        raise failures[0]
     warnings = _build_warnings(sides, groups, tests)
     oddities = tuple(
         oddity for result in results for oddity in result.oddities if oddity.severity != "note"
@@ -179,7 +183,7 @@ def compare(
             raise ResultsError(
                 f"--metric {metric}", "no selected test has such figures", "choose another"
             )
-    return Report(tuple(comparisons), wanted, warnings, oddities)
+    return Report(tuple(comparisons), wanted, warnings, oddities, tuple(map(str, failures)))
 
 
 def has_instructions(chosen: Sequence[Chosen]) -> bool:
@@ -297,7 +301,6 @@ def _row(key: Key, keys: list[Key], before: Group, after: Group, metrics: Sequen
 def _compare_pair(
     sides: tuple[Side, Side],
     groups: tuple[Group, Group],
-    chosen: tuple[Chosen, Chosen],
     metrics: Sequence[Metric],
     tests: Sequence[str],
 ) -> Comparison:
@@ -330,7 +333,7 @@ def _compare_pair(
         controls=moved,
         only_before=_only(before, after, tests, keys),
         only_after=_only(after, before, tests, keys),
-        warnings=tuple(_pair_warnings(sides, groups, chosen, rows, moved, selected)),
+        warnings=tuple(_pair_warnings(sides, groups, rows, moved, selected)),
     )
 
 
@@ -344,7 +347,6 @@ def _only(one: Group, other: Group, tests: Sequence[str], keys: list[Key]) -> tu
 def _pair_warnings(
     sides: tuple[Side, Side],
     groups: tuple[Group, Group],
-    chosen: tuple[Chosen, Chosen],
     rows: list[Row],
     controls: tuple[Row, ...],
     selected: list[Key],

@@ -86,6 +86,11 @@ def choose_all(results: list[tuple[str, ResultSet]], selectors: list[Selector]) 
         for selector in selectors
         if selector.file in by_file
     ]
+    for index, one in enumerate(chosen):
+        for other in chosen[:index]:
+            if one.build is other.build:
+                what = f"the build {one.build.label!r} is chosen twice"
+                raise ResultsError(one.file, what, "choose another")
     if len(chosen) < 2:
         raise ResultsError(selectors[0].file, "is alone", "give a second file to compare it with")
     return chosen

@@ -55,10 +55,9 @@ _CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU|Test system): (\S.*)")
 def heading(text: str) -> Heading | None:
     """A heading that names a build: a commit, or a phrase such as ``Before this patchset:``."""
     if match := _HASH.fullmatch(text):
-        # A decimal number of ten digits is a byte count sooner than a commit.
-        if not match.group(1).isdecimal() or match.group(2):
-            return Heading(match.group(1), text)
-        return None
+        commit = match.group(1)
+        # A short decimal number is a byte count sooner than a commit.
+        return Heading(commit, text) if not commit.isdecimal() or len(commit) >= 12 else None
     if len(text) > 100:
         return None
     if text.startswith("# ") and ":" not in text:

@@ -147,6 +147,9 @@ class TextReader:
                 raise ResultsError(self._file, "empty")
             if nul:
                 raise ResultsError(self._file, "binary data, no results", "give a log or a mail")
+            if self._oddities:
+                first = self._oddities[0]
+                raise ResultsError(f"{self._file}:{first.line}", f"no results; {first.text}")
             raise ResultsError(
                 self._file,
                 f"no results in {number} lines",
@@ -229,13 +232,9 @@ class TextReader:
             self._instructions(pending)
             return
         record, odd = parser.record(where, pending.line.uptime)
-        if record.printed_cycles is None and record.printed_ns is None:
-            if parser.prefixed or parser.kind != "elem":
-                text = f"{record.name}: cut short before its figures; not used"
-                self._odd(pending.first, "error", "cut-short", text)
-            return
-        if record.printed_ns is None and record.kind != "sum":
-            text = f"{record.name}: cut short before its nanoseconds; not used"
+        if record.printed_cycles is None or (record.printed_ns is None and record.kind != "sum"):
+            missing = "cycles" if record.printed_cycles is None else "nanoseconds"
+            text = f"{record.name}: cut short, or no number, where its {missing} are; not used"
             self._odd(pending.first, "error", "cut-short", text)
             return
         for text in odd:
