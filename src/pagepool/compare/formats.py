@@ -175,7 +175,8 @@ def _spread(cell: Cell | None) -> str:
 # Forms of the grid
 
 
-def _widths(table: Grid) -> list[int]:
+def widths(table: Grid) -> list[int]:
+    """Width of every column in characters."""
     rows = table.rows + table.controls
     return [
         max(len(text) for text in (column.top, column.bottom, *(row[index] for row in rows)))
@@ -183,18 +184,18 @@ def _widths(table: Grid) -> list[int]:
     ]
 
 
-def _align(cells: Sequence[str], table: Grid, widths: list[int]) -> list[str]:
+def _align(cells: Sequence[str], table: Grid, sizes: list[int]) -> list[str]:
     return [
         text.rjust(width) if column.is_number else text.ljust(width)
-        for text, column, width in zip(cells, table.columns, widths, strict=True)
+        for text, column, width in zip(cells, table.columns, sizes, strict=True)
     ]
 
 
 def _plain(comparison: Comparison, table: Grid) -> str:
-    widths = _widths(table)
+    sizes = widths(table)
 
     def line(cells: Sequence[str]) -> str:
-        return "  ".join(_align(cells, table, widths)).rstrip()
+        return "  ".join(_align(cells, table, sizes)).rstrip()
 
     lines = [
         f"{comparison.before.name} -> {comparison.after.name}",
@@ -209,11 +210,11 @@ def _plain(comparison: Comparison, table: Grid) -> str:
 
 
 def _org(comparison: Comparison, table: Grid) -> str:
-    widths = _widths(table)
-    rule = "|" + "+".join("-" * (width + 2) for width in widths) + "|"
+    sizes = widths(table)
+    rule = "|" + "+".join("-" * (width + 2) for width in sizes) + "|"
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(_align(cells, table, widths)) + " |"
+        return "| " + " | ".join(_align(cells, table, sizes)) + " |"
 
     lines = [
         line([column.top for column in table.columns]),
@@ -239,14 +240,14 @@ def _markdown(comparison: Comparison, table: Grid) -> str:
         for head, column in zip(heads, table.columns, strict=True)
     ]
     table = Grid(columns, cells, [], "")
-    widths = _widths(table)
+    sizes = widths(table)
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(_align(cells, table, widths)) + " |"
+        return "| " + " | ".join(_align(cells, table, sizes)) + " |"
 
     rule = [
         "-" * (width - 1) + (":" if column.is_number else "-")
-        for width, column in zip(widths, columns, strict=True)
+        for width, column in zip(sizes, columns, strict=True)
     ]
     lines = [line(heads), line(rule), *map(line, cells)]
     return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "markdown")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Which build of which file: ``FILE`` or ``FILE@BUILD``.
 
-``BUILD`` is a label, the beginning of one (if only one build begins so; case does not matter),
-or the number of the build in its file, from 1. A file whose own name has an ``@`` is taken by
+``BUILD`` is a label, the number of the build in its file (from 1), or the beginning of a label if
+only one build begins so; case does not matter. A file whose own name has an ``@`` is taken by
 its name first.
 """
 
@@ -49,15 +49,17 @@ def choose(results: ResultSet, selector: Selector) -> Chosen:
             f"holds {len(builds)} builds: {names(builds)}",
             f"choose one, like {shlex.quote(f'{selector.file}@{builds[0].label}')}",
         )
+    found = [build for build in builds if build.label == wanted]
+    if not found and wanted.isdecimal() and 1 <= int(wanted[:9]) <= len(builds):
+        # Before beginnings: otherwise 2 would be the commit 249fa431270c.
+        found = [builds[int(wanted[:9]) - 1]]
     found = (
-        [build for build in builds if build.label == wanted]
+        found
         or [build for build in builds if build.label.lower() == wanted.lower()]
         or [build for build in builds if build.label.lower().startswith(wanted.lower())]
     )
     if len(found) == 1:
         return Chosen(selector.file, found[0])
-    if not found and wanted.isdecimal() and 1 <= int(wanted[:9]) <= len(builds):
-        return Chosen(selector.file, builds[int(wanted[:9]) - 1])
     problem = f"{len(found)} builds begin with" if found else "there is no build"
     raise ResultsError(selector.file, f"{problem} {wanted!r}", f"it holds {names(found or builds)}")
 

@@ -16,20 +16,21 @@ from pagepool.compare.report import Report
 
 def show(report: Report) -> bool:
     """Print the report; ``False``, and nothing printed, if the terminal is too narrow for it."""
-    console = Console(highlight=False, soft_wrap=True)
-    tables = [
-        _table(formats.grid(comparison, report), comparison.before.name, comparison.after.name)
-        for comparison in report.comparisons
-    ]
-    if any(console.measure(table).minimum > console.width for table in tables):
+    console = Console(highlight=False)
+    grids = [formats.grid(comparison, report) for comparison in report.comparisons]
+    if any(sum(width + 3 for width in formats.widths(one)) >= console.width for one in grids):
         return False
+    tables = [
+        _table(one, comparison.before.name, comparison.after.name)
+        for one, comparison in zip(grids, report.comparisons, strict=True)
+    ]
     for table, comparison in zip(tables, report.comparisons, strict=True):
         console.print(table)
         for note in formats.notes(comparison):
-            console.print(Text(note))
+            console.print(Text(note), soft_wrap=True)
         console.print()
     for note in formats.notes_below(report):
-        console.print(Text(note, style="yellow"))
+        console.print(Text(note, style="yellow"), soft_wrap=True)
     return True
 
 
