@@ -7,8 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pagepool.compare.report import Report, compare
+from pagepool.compare.formats import FORMATS, Format, render
+from pagepool.compare.report import METRICS, Report, compare
 from pagepool.compare.selection import Chosen, Selector, choose, choose_all, parse
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import Build, Record, ResultSet, Run
@@ -77,6 +80,14 @@ def test_the_median_of_five_runs_and_their_spread() -> None:
     assert texts(report, "slow-counter") == [
         "the counter of all builds is a 100 MHz timer: compare nanoseconds, not its cycles"
     ]
+
+
+def test_oddities_of_the_compared_builds_are_kept() -> None:
+    name = "arm64-patch-by-patch.txt"
+    results = read(str(DATA / name))
+    for build, lines in (("e8e4", [389]), ("5760", [])):
+        both = choose_all([(name, results)], [parse(f"{name}@07ea"), parse(f"{name}@{build}")])
+        assert [oddity.line for oddity in compare(both, results=[results]).oddities] == lines
 
 
 def test_controls_are_told_even_when_they_were_not_asked_for() -> None:
@@ -192,6 +203,36 @@ def test_a_step_tells_tests_apart_and_a_missing_one_is_zero() -> None:
     two = build("b", [stepped(0, 11 * 10**8), stepped(8, 3 * 10**9)])
     rows = compare([one, two], ["ns"]).comparisons[0].rows
     assert [row.name for row in rows] == ["x step:0", "x step:8"]
+
+
+COUNTS = st.none() | st.integers(0, 3) | st.integers(0, 2**63 - 1)
+RECORDS = st.builds(
+    Record,
+    name=st.sampled_from(["lock", "tasklet_page_pool01_fast_path", "x"]),
+    kind=st.sampled_from(["elem", "cpu", "sum"]),
+    step=st.none() | st.integers(0, 2),
+    cpu=st.none() | st.integers(0, 2),
+    printed_cycles=COUNTS,
+    printed_ns=st.none() | st.sampled_from(["0.000", "5.000", "5.1000", "99999999999.5"]),
+    time_interval_ns=COUNTS,
+    invoke_count=COUNTS,
+    tsc_interval=COUNTS,
+    instructions=COUNTS,
+)
+BUILDS = st.lists(st.lists(RECORDS, max_size=4), max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(BUILDS, BUILDS, st.sampled_from(FORMATS))
+def test_any_figures_can_be_compared_or_are_refused(
+    one: list[list[Record]], other: list[list[Record]], form: Format
+) -> None:
+    try:
+        report = compare([build("a", *one), build("b", *other)], METRICS)
+    except ResultsError as error:
+        assert "\n" not in str(error)
+    else:
+        assert render(report, form).endswith("\n")
 
 
 # Which build of which file

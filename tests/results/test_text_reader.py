@@ -118,6 +118,17 @@ def test_two_kernels_without_headings_are_two_builds() -> None:
     assert [build.label for build in read(text).builds] == ["6.1.0", "6.2.0"]
 
 
+def test_the_same_heading_on_another_machine_is_another_build() -> None:
+    other = line("a", 1_000_000_002).replace(":3000000006)", ":100000000)")
+    results = read("Before:\n" + line("a", 10**9) + "After:\n" + line("a") + "Before:\n" + other)
+    assert [build.label for build in results.builds] == ["Before", "Before#2"]
+    # The middle one was a copy; without headings it is the same.
+    assert len(read(line("a", 10**9) + other).builds) == 2
+    # A single strange record in a run does not tear the run apart.
+    strange = line("b", 10**9).replace(":3000000000)", ":100000000)")
+    assert runs(line("a") + strange + line("c")) == [[3]]
+
+
 def test_a_version_typed_after_the_runs_is_theirs() -> None:
     results = read(line("a", 1001) + "Linux version 6.1.0 (gcc) #1 SMP\n" + line("b", 1002))
     (build,) = results.builds

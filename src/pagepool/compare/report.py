@@ -171,7 +171,10 @@ def compare(
         raise failures[0]
     warnings = _build_warnings(sides, groups, tests)
     oddities = tuple(
-        oddity for result in results for oddity in result.oddities if oddity.severity != "note"
+        oddity
+        for result in results
+        for oddity in result.oddities
+        if oddity.severity != "note" and _concerns(oddity, chosen)
     )
     for metric in wanted:
         if not any(
@@ -191,6 +194,18 @@ def has_instructions(chosen: Sequence[Chosen]) -> bool:
     return all(
         any(record.instructions_per_elem is not None for record in one.build.records)
         for one in chosen
+    )
+
+
+def _concerns(oddity: Oddity, chosen: Sequence[Chosen]) -> bool:
+    """Whether an oddity may lie in a build that is compared: what is about a record, by line."""
+    if oddity.code not in ("record", "cut-short"):
+        return True
+    places = [one.build.source for one in chosen]
+    return any(
+        place is None
+        or (place.file == oddity.file and place.line <= oddity.line <= place.last_line)
+        for place in places
     )
 
 

@@ -42,6 +42,9 @@ MAX_RECORDS = 250_000
 MAX_ODDITIES = 1000
 #: A heading further away than this does not belong to the records below it.
 HEADING_REACH = 40
+#: Counters that differ by more than this are of two machines. One machine's records agree within
+#: some 0.1 %; the nominal speeds of two differ by a step of 100 MHz, 2.5 % and more.
+CLOCK_TOLERANCE = 0.02
 
 #: Facts that change from run to run without making another build of it.
 _VOLATILE = frozenset({"date", "time", "started", "finished", "load", "uptime", "run"})
@@ -72,6 +75,7 @@ class _Build:
     kernel: headings.Kernel | None
     depth: int
     line: int
+    clock: float | None = None
     machine: Machine = field(default_factory=dict)
     runs: list[_Run] = field(default_factory=list)
 
@@ -328,42 +332,49 @@ class TextReader:
     def _add(self, stream: _Stream, record: Record) -> None:
         line = record.source.line if record.source else 0
         if self._is_copy(record, line):
-            # The copy's heading and its `Loaded` go with it.
-            stream.heading, stream.new_run = None, False
+            # The copy's heading, its kernel and its `Loaded` go with it.
+            stream.heading, stream.kernel = None, None
+            stream.new_build, stream.new_run = False, False
             return
         if stream.heading is not None and line - stream.heading_line > HEADING_REACH:
             stream.heading = None
-        build = self._build(stream, line)
-        run = stream.run
-        if (
-            run is None
+        begins = (
+            stream.run is None
             or stream.new_run
-            or record.key in run.keys
+            or record.key in stream.run.keys
             or (
                 record.uptime is not None
                 and stream.uptime is not None
                 and record.uptime < stream.uptime
             )
-        ):
+        )
+        build = self._build(stream, line, record.tsc_ghz if begins else None)
+        run = stream.run
+        if run is None or begins:
             run = stream.run = _Run(stream.settings, line)
             stream.settings = {}
             build.runs.append(run)
         stream.new_run = False
         stream.uptime = record.uptime
+        build.clock = build.clock or record.tsc_ghz
         run.records.append(record)
         run.keys.add(record.key)
         self._number_of_records += 1
 
-    def _build(self, stream: _Stream, line: int) -> _Build:
-        """The build that a record of this stream belongs to now, begun if need be."""
+    def _build(self, stream: _Stream, line: int, clock: float | None) -> _Build:
+        """The build that a record of this stream belongs to now, begun if need be.
+
+        ``clock`` is that of the first record of a run (GHz). A mail may have a ``Before:`` of
+        one machine and a ``Before:`` of another.
+        """
         build, heading = stream.build, stream.heading
         facts, stream.facts = stream.facts, {}
         stays = build is not None and not stream.new_build and heading is None
-        if build is not None and stays and not _contradicts(build.machine, facts):
+        if build is not None and stays and _may_be(build, facts, clock):
             build.machine.update(facts)
             return build
         label = heading.label if heading else stream.kernel.release if stream.kernel else None
-        again = self._same_label(stream, label, facts)
+        again = self._same_label(stream, label, facts, clock)
         if again is None:
             again = _Build(
                 label=label,
@@ -379,7 +390,9 @@ class TextReader:
         stream.heading, stream.kernel, stream.new_build = None, None, False
         return again
 
-    def _same_label(self, stream: _Stream, label: str | None, facts: Machine) -> _Build | None:
+    def _same_label(
+        self, stream: _Stream, label: str | None, facts: Machine, clock: float | None
+    ) -> _Build | None:
         """An earlier build under the same heading: a mail may come back to ``Control:``."""
         if label is None:
             return None
@@ -389,7 +402,7 @@ class TextReader:
             known, now = build.kernel, stream.kernel
             if known is not None and now is not None and known.release != now.release:
                 continue
-            if not _contradicts(build.machine, facts):
+            if _may_be(build, facts, clock):
                 build.kernel = known or now
                 return build
         return None
@@ -429,7 +442,7 @@ class TextReader:
             self._odd(first, "note", "copy", text)
         for stream in self._streams.values():
             build = stream.build
-            if build and not stream.new_build and not _contradicts(build.machine, stream.facts):
+            if build and not stream.new_build and _may_be(build, stream.facts, None):
                 build.machine.update(stream.facts)
             if stream.kernel is not None and self._builds:
                 text = f"the kernel {stream.kernel.release} has no records below it"
@@ -472,10 +485,13 @@ def _last(run: _Run) -> int:
     return source.last_line if source else run.line
 
 
-def _contradicts(known: Machine, facts: Machine) -> bool:
-    """Whether two descriptions are of two machines or two builds."""
-    return any(
-        key not in _VOLATILE and known.get(key, value) != value for key, value in facts.items()
+def _may_be(build: _Build, facts: Machine, clock: float | None) -> bool:
+    """Whether what is known of a run allows that it is of this build, on the same machine."""
+    if clock and build.clock and abs(clock / build.clock - 1) > CLOCK_TOLERANCE:
+        return False
+    return not any(
+        key not in _VOLATILE and build.machine.get(key, value) != value
+        for key, value in facts.items()
     )
 
 
