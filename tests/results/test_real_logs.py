@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pagepool.results import text as text_module
+from pagepool.results.errors import ResultsError
 from pagepool.results.model import Build, ResultSet
 from pagepool.results.reader import read
 from pagepool.results.time_bench import format_record
@@ -176,3 +178,18 @@ def test_lines_broken_by_hand_and_names_with_blanks() -> None:
 
 def test_aligned_columns() -> None:
     assert figures(load("aligned-columns.txt").builds[0]) == "14/4.041 49/13.622 162/45.198"
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
+def test_the_filter_for_long_logs_loses_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def everything() -> ResultSet | str:
+        try:
+            return read(str(path))
+        except ResultsError as error:
+            return str(error)
+
+    filtered = everything()
+    monkeypatch.setattr(text_module, "_may_matter", lambda data: True)
+    assert everything() == filtered

@@ -155,7 +155,7 @@ def test_a_kernel_below_which_nothing_comes_is_said() -> None:
 
 def test_own_output() -> None:
     text = (
-        "# pagepool: 0.1\n# cpu: Some CPU\n# governor: performance\n# run 1\n"
+        "# pagepool: 0.1\n# cpu: Some CPU\n# kernel: 6.13.0\n# loops: 100\n# run 1\n"
         + line("lock", 1001)
         + "# run 2\n# load: 0.3\n"
         + line("lock", 1002)
@@ -163,6 +163,8 @@ def test_own_output() -> None:
     (build,) = read(text).builds
     assert build.machine["cpu"] == "Some CPU"
     assert [len(run.records) for run in build.runs] == [1, 1]
+    assert build.kernel == "6.13.0"
+    assert [run.settings for run in build.runs] == [{"loops": "100"}] * 2
     # Another machine is another build, another load is not.
     (first, second) = read(text + "# cpu: Other CPU\n# load: 0.4\n" + line("lock", 1003)).builds
     assert (first.machine["cpu"], second.machine["cpu"]) == ("Some CPU", "Other CPU")

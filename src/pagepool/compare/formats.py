@@ -55,7 +55,12 @@ def render(report: Report, form: Format) -> str:
     if form == "csv":
         return to_csv(report)
     write = {"table": _plain, "org": _org, "markdown": _markdown}[form]
-    parts = [write(comparison, grid(comparison, report)) for comparison in report.comparisons]
+    several = len(report.comparisons) > 1
+    parts = [
+        (_caption(comparison, form) if several else "")
+        + write(comparison, grid(comparison, report))
+        for comparison in report.comparisons
+    ]
     if below := list(notes_below(report)):
         parts.append(_lines(below, form))
     return "\n".join(parts)
@@ -93,7 +98,7 @@ def side_text(side: Side) -> str:
 
 
 def _release(kernel: str) -> str:
-    return kernel.removeprefix("Linux version ").split(" ", 1)[0]
+    return kernel.removeprefix("Linux ").removeprefix("version ").split(" ", 1)[0]
 
 
 # The grid
@@ -189,6 +194,12 @@ def _align(cells: Sequence[str], table: Grid, sizes: list[int]) -> list[str]:
         text.rjust(width) if column.is_number else text.ljust(width)
         for text, column, width in zip(cells, table.columns, sizes, strict=True)
     ]
+
+
+def _caption(comparison: Comparison, form: Format) -> str:
+    """What stands above one of several tables. The only table of a mail has nothing above it."""
+    names = f"{comparison.before.name} -> {comparison.after.name}"
+    return {"org": f"#+CAPTION: {names}\n", "markdown": f"**{_escape(names)}**\n\n"}.get(form, "")
 
 
 def _plain(comparison: Comparison, table: Grid) -> str:

@@ -49,7 +49,7 @@ _INSERT = re.compile(
 _PARAMETER = re.compile(r"(?<!\S)([a-z_]{1,32})=([\w.,*-]{1,64})(?!\S)")
 _FACT = re.compile(r"# ([A-Za-z][\w ./()-]{0,47}): (\S.*)")
 _RUN = re.compile(r"# run (\d{1,9})\b.*")
-_CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU|Test system): (\S.*)")
+_CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU): (\S.*)")
 
 
 def heading(text: str) -> Heading | None:

@@ -48,6 +48,8 @@ CLOCK_TOLERANCE = 0.02
 
 #: Facts that change from run to run without making another build of it.
 _VOLATILE = frozenset({"date", "time", "started", "finished", "load", "uptime", "run"})
+#: ``# key: value`` lines that say how it was run, not where: they go to the runs below them.
+_SETTINGS = frozenset({"loops", "suite", "command", "tests", "runs", "cpus", "returning_cpus"})
 
 _MARKER = re.compile(r"(?:time_bench|bench_page_pool):(?:\s+(?P<rest>.*))?$")
 _RECORD = re.compile(r"(?:[\w.-]+:\s+)?(?P<record>(?:Sum\s+)?Type:\S.*)$")
@@ -95,6 +97,7 @@ class _Stream:
     new_run: bool = False
     uptime: float | None = None
     settings: Machine = field(default_factory=dict)
+    common: Machine = field(default_factory=dict)
     facts: Machine = field(default_factory=dict)
 
 
@@ -289,6 +292,8 @@ class TextReader:
             key, value = found
             if key in ("build", "label"):
                 stream.heading, stream.heading_line = headings.Heading(value, text), number
+            elif key in _SETTINGS:
+                stream.common[key] = value
             else:
                 stream.facts[key] = value
         elif heading := headings.heading(text):
@@ -351,7 +356,7 @@ class TextReader:
         build = self._build(stream, line, record.tsc_ghz if begins else None)
         run = stream.run
         if run is None or begins:
-            run = stream.run = _Run(stream.settings, line)
+            run = stream.run = _Run({**stream.common, **stream.settings}, line)
             stream.settings = {}
             build.runs.append(run)
         stream.new_run = False
@@ -471,7 +476,7 @@ class TextReader:
                 Build(
                     label=label if number == 1 else f"{label}#{number}",
                     runs=runs,
-                    kernel=None if build.kernel is None else build.kernel.text,
+                    kernel=build.kernel.text if build.kernel else build.machine.get("kernel"),
                     heading=build.heading,
                     machine=build.machine,
                     source=Source(self._file, build.line, _last(build.runs[-1])),
