@@ -500,22 +500,23 @@ def _may_be(build: _Build, facts: Machine, clock: float | None) -> bool:
     )
 
 
+#: What every line that can matter has in it, but for headings and commits.
+_WORDS = re.compile(rb"bench|Type:|#|cycles\(|Linux version|CPU: |Machine: ").search
 _COMMIT = re.compile(rb"[> |\t]*[0-9a-f]{10}").match
+_COMMIT_BEGINS = frozenset(bytes([char]) for char in b"> |\t0123456789abcdef")
+_HEADING_ENDS = frozenset({b":", b"e", b"E", b" ", b"\t", b"\r"})
 
 
 def _may_matter(data: bytes) -> bool:
-    """Whether a line can be anything at all; called for every line of a log of any length."""
+    """Whether a line can be anything at all; called for every line of a log of any length.
+
+    Two microseconds more here are a minute for a log of two gigabytes, hence the cheap tests
+    in front of the dear ones.
+    """
     return (
-        b"Type:" in data
-        or b"time_bench:" in data
-        or b"bench_page_pool" in data
-        or b"cycles(" in data
-        or b"# " in data
-        or b" #" in data
-        or b"Linux version" in data
-        or b"CPU: " in data
-        or b"Machine: " in data
-        or data.rstrip().endswith((b":", b"aseline", b"ASELINE"))
-        or len(data) < 24
-        or _COMMIT(data) is not None
+        len(data) < 24
+        or _WORDS(data) is not None
+        or data[-1:] != b"\n"
+        or (data[-2:-1] in _HEADING_ENDS and data.rstrip().endswith((b":", b"aseline", b"ASELINE")))
+        or (data[:1] in _COMMIT_BEGINS and _COMMIT(data) is not None)
     )
