@@ -371,10 +371,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="exit status 1 when a reach is missed")
     parser.add_argument("--list", action="store_true", help="print the paths and end")
     parser.add_argument(
-        "--build-dir",
+        "--build",
+        metavar="DIR",
         type=Path,
-        default=HERE.parent / "build" / "benchmarks",
-        help="where the peers were built; default: build/benchmarks",
+        default=HERE.parent / "build",
+        help="meson's build directory; default: build",
     )
     args = parser.parse_args(argv)
     if args.rounds < 1 or args.lives < 1 or args.slice_ms <= 0:
@@ -405,7 +406,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     recipes = {recipe.name: recipe for recipe in RECIPES}
     measurement = Measurement(
         comparisons,
-        lambda name: start(recipes[name], args.build_dir, args.cpu),
+        lambda name: start(recipes[name], args.build / "benchmarks", args.cpu),
         slice_ms=args.slice_ms,
         seed=args.seed,
     )
