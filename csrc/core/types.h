@@ -188,6 +188,7 @@ struct page_pool {
 	/* tear-down; under its lock */
 	struct pp_napi_ref *napi_refs;      /* consumer */
 	struct page_pool *next, **link;     /* list of destroyed pools with pages out */
+	bool watched;                       /* it is in the list; constant once destroyed */
 	int64_t destroyed_ns, next_warn_ns; /* CLOCK_MONOTONIC */
 	int64_t next_retry_ns;
 };
