@@ -209,9 +209,9 @@ void pp_arena_free_locked(struct pp_arena *arena, struct pp_page *page)
 
 	pthread_mutex_lock(&arena->lock);
 	pp_arena_give(arena, page);
-	last = arena->closing && !arena->taken;
+	last = arena->life == PP_ARENA_CLOSED && !arena->taken;
 	pthread_mutex_unlock(&arena->lock);
-	/* closing is never taken back, and without pages and references nobody can come. */
+	/* It does not open again, and without pages and references nobody can come. */
 	if (last)
 		arena_destroy(arena);
 }
@@ -228,16 +228,16 @@ static void arena_retire(struct pp_provider *p)
 
 	/* Nobody allocates any more. From here on no magazine takes a page of this arena... */
 	pthread_mutex_lock(&arena->lock);
-	pp_store_relaxed(&arena->closing, true);
-	/* ...and one page is held for us, so that nobody else finds that it was the last. */
-	arena->taken++;
+	pp_store_relaxed(&arena->life, (uint8_t)PP_ARENA_CLOSING);
 	pthread_mutex_unlock(&arena->lock);
 
 	if (!pp_magazines_drain(arena, true))
 		return; /* a magazine cannot be emptied: rather a leak than a page freed in use */
 
 	pthread_mutex_lock(&arena->lock);
-	last = !--arena->taken;
+	/* ...and only now may somebody else find that his page was the last. */
+	pp_store_relaxed(&arena->life, (uint8_t)PP_ARENA_CLOSED);
+	last = !arena->taken;
 	pthread_mutex_unlock(&arena->lock);
 	if (last)
 		arena_destroy(arena);
@@ -417,7 +417,7 @@ bool pp_arena_is_valid(struct pp_provider *p, const char **why)
 			free_pages += 1u << order;
 		}
 	}
-	if (free_pages + arena->taken != arena->mapped + (arena->closing ? 1u : 0u))
+	if (free_pages + arena->taken != arena->mapped)
 		*why = "free pages + taken pages != mapped pages";
 	pthread_mutex_unlock(&arena->lock);
 	return !*why;
