@@ -27,7 +27,7 @@ static void list_add(struct pp_arena *arena, uint32_t i, unsigned order)
 {
 	struct pp_page *page = &arena->pages[i];
 
-	page->order = (uint8_t)order;
+	pp_store_relaxed(&page->order, (uint8_t)order);
 	pp_page_set_state(page, PP_PAGE_FREE);
 	page->prev = 0;
 	page->next = arena->free[order];
@@ -55,8 +55,10 @@ static void buddy_free(struct pp_arena *arena, uint32_t i, unsigned order)
 	while (order < PP_CHUNK_ORDER) {
 		uint32_t buddy = i ^ (1u << order);
 
-		/* Both halves lie in one chunk, and chunks are mapped whole. */
-		if (arena->pages[buddy].state != PP_PAGE_FREE || arena->pages[buddy].order != order)
+		/* Both halves lie in one chunk, and chunks are mapped whole. relaxed: it may go from
+		 * taken to handed out without the lock, but to and from free only under it. */
+		if (pp_load_relaxed(&arena->pages[buddy].state) != PP_PAGE_FREE ||
+		    arena->pages[buddy].order != order)
 			break;
 		list_del(arena, buddy);
 		i &= ~(1u << order);
@@ -134,7 +136,7 @@ static size_t take(struct pp_arena *arena, unsigned order, size_t n, struct pp_p
 		for (uint32_t k = 0; k < 1u << (block - order); k++) {
 			struct pp_page *page = &arena->pages[i + k];
 
-			page->order = (uint8_t)order;
+			pp_store_relaxed(&page->order, (uint8_t)order);
 			/* relaxed: written under the lock, read by anyone as a hint. */
 			pp_add_single_writer(&arena->taken, 1u << order);
 			page->ref = PP_REF_ONE;
@@ -275,7 +277,8 @@ static struct pp_page *arena_page(struct pp_provider *p, const void *address)
 		struct pp_page *page = &arena->pages[i & ~((1u << order) - 1)];
 
 		if (pp_load_relaxed(&page->state) == PP_PAGE_OUT)
-			return page->order >= order ? page : NULL;
+			/* relaxed: a page that the caller does not hold may go meanwhile. */
+			return pp_load_relaxed(&page->order) >= order ? page : NULL;
 	}
 	return NULL;
 }
@@ -410,7 +413,8 @@ bool pp_arena_is_valid(struct pp_provider *p, const char **why)
 				*why = "a free list's back link is wrong";
 			if ((i - 1) & ((1u << order) - 1))
 				*why = "a free block is not aligned to its order";
-			if (order < PP_CHUNK_ORDER && buddy->state == PP_PAGE_FREE &&
+			if (order < PP_CHUNK_ORDER &&
+			    pp_load_relaxed(&buddy->state) == PP_PAGE_FREE &&
 			    buddy->order == order)
 				*why = "two free buddies were not merged";
 			prev = i;

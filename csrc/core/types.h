@@ -52,7 +52,7 @@ struct pp_page {
 	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
 	uint32_t prev;                /* likewise; 0: first */
 	int16_t nid;                  /* NUMA node; written while the provider owns the page */
-	uint8_t order;                /* of the block that starts here; likewise */
+	uint8_t order;                /* of the block that starts here; likewise, atomic */
 	uint8_t state;                /* enum pp_page_state; owner of the moment, atomic */
 } PP_ALIGNED(PP_CACHELINE);
 
