@@ -316,6 +316,8 @@ int page_pool_enable_direct_recycling(struct page_pool *pool, struct pp_napi *na
 {
 	struct pp_napi_ref *ref;
 
+	if (!napi)
+		return pp_fail(-EINVAL, "no napi to bind pool %u to", pool->id);
 	if (pool->napi == napi)
 		return 0;
 	if (pool->napi != &pp_napi_none)
