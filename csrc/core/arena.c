@@ -55,8 +55,8 @@ static void buddy_free(struct pp_arena *arena, uint32_t i, unsigned order)
 	while (order < PP_CHUNK_ORDER) {
 		uint32_t buddy = i ^ (1u << order);
 
-		/* Both halves lie in one chunk, and chunks are mapped whole. relaxed: it may go from
-		 * taken to handed out without the lock, but to and from free only under it. */
+		/* Both halves lie in one chunk, and chunks are mapped whole. relaxed: it may go
+		 * from taken to handed out without the lock, but to and from free only under it. */
 		if (pp_load_relaxed(&arena->pages[buddy].state) != PP_PAGE_FREE ||
 		    arena->pages[buddy].order != order)
 			break;
@@ -414,8 +414,7 @@ bool pp_arena_is_valid(struct pp_provider *p, const char **why)
 			if ((i - 1) & ((1u << order) - 1))
 				*why = "a free block is not aligned to its order";
 			if (order < PP_CHUNK_ORDER &&
-			    pp_load_relaxed(&buddy->state) == PP_PAGE_FREE &&
-			    buddy->order == order)
+			    pp_load_relaxed(&buddy->state) == PP_PAGE_FREE && buddy->order == order)
 				*why = "two free buddies were not merged";
 			prev = i;
 			free_pages += 1u << order;

@@ -14,8 +14,8 @@ static inline void release(struct page_pool *pool, struct pp_page *page, bool he
 	 * claim to the pool. */
 	pp_store_relaxed(&page->pp, NULL);
 	if (here)
-		/* relaxed: one writer, others read a snapshot. */
-		pp_inc_single_writer(&pool->released_here);
+		/* release: page_pool_inflight() that sees it sees the page in held as well. */
+		pp_inc_single_writer_release(&pool->released_here);
 	else
 		pp_pool_unpend(pool, 1); /* may be the last use of the pool */
 	pp_page_drop(page);
