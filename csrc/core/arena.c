@@ -381,9 +381,9 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 			arena_destroy(arena);
 			return pp_fail(err, "no %s huge pages to be had: %s",
 				       params->huge == PP_HUGE_THP ? "transparent" : "reserved",
-				       params->huge == PP_HUGE_THP
-					       ? "the system has them switched off"
-					       : "see /proc/sys/vm/nr_hugepages");
+				       params->huge != PP_HUGE_THP ? "see /proc/sys/vm/nr_hugepages"
+				       : err == -EINVAL            ? "the system was built without"
+								   : "no memory");
 		}
 	}
 	*ret = &arena->base;
