@@ -16,6 +16,14 @@
 
 #include "core/internal.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define PP_TEST_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PP_TEST_ASAN 1
+#endif
+#endif
+
 struct test {
 	const char *name;
 	void (*fn)(void);

@@ -267,63 +267,99 @@ TEST(stalled_pool_says_so)
 	pp_provider_put(arena);
 }
 
-/* The seconds are those since destroy: turn the clock by moving the start. */
+/*
+ * The seconds are those since destroy. The clock is turned in the user's function: it runs on the
+ * janitor's thread, the only one that looks at the start.
+ */
+struct clock {
+	struct page_pool *pool;
+	int64_t turned_ns;
+	unsigned n;
+	char text[256];
+	int64_t heard_ns;
+	sem_t second;
+};
+
+static void turn_the_clock(void *ctx, const char *text)
+{
+	struct clock *c = ctx;
+	char id[32];
+
+	snprintf(id, sizeof(id), ": id %u,", page_pool_id(c->pool));
+	if (c->n == 2 || !strstr(text, id))
+		return;
+	if (++c->n == 1) {
+		c->turned_ns = pp_sys_now_ns();
+		c->pool->destroyed_ns = c->turned_ns - (int64_t)60 * 1000000000;
+		return;
+	}
+	c->heard_ns = pp_sys_now_ns();
+	snprintf(c->text, sizeof(c->text), "%s", text);
+	sem_post(&c->second);
+}
+
 TEST(stalled_for_sixty_seconds)
 {
 	struct pp_provider *arena = make_arena(4 * MIB);
-	struct page_pool *pool = stalling_pool(arena, 1, 60000);
+	struct page_pool *pool = stalling_pool(arena, 1, 1);
+	struct clock c = {.pool = pool};
 	struct pp_page *page = page_pool_alloc_pages(pool);
-	struct page_pool *other;
 	char want[256];
+	long seconds;
 
+	sem_init(&c.second, 0, 0);
+	page_pool_set_log(turn_the_clock, &c);
 	page_pool_destroy(pool);
-	CHECK_EQ(heard.n, 0);
-	/* The janitor may be looking at it, and would hold its lock: another destroy waits for
-	 * that, but it is simpler to write what it only reads later. */
-	pp_store_relaxed(&pool->destroyed_ns, pool->destroyed_ns - (int64_t)60 * 1000000000);
-	pp_store_relaxed(&pool->next_warn_ns, 0);
-	other = make_pool(arena, 0, NULL);
-	page_pool_destroy(other);
-	sem_wait(&heard.one);
+	sem_wait(&c.second);
 	page_pool_set_log(NULL, NULL);
+	/* 60, unless this machine was stopped meanwhile. */
+	seconds = strtol(strstr(c.text, "inflight ") + strlen("inflight "), NULL, 10);
+	CHECK(seconds >= 60 && seconds <= 60 + (c.heard_ns - c.turned_ns) / 1000000000);
 	snprintf(want, sizeof(want),
-		 "page_pool_release_retry() stalled pool shutdown: id %u, 1 inflight 60 sec",
-		 heard.only);
-	CHECK(!strcmp(heard.text, want));
+		 "page_pool_release_retry() stalled pool shutdown: id %u, 1 inflight %ld sec",
+		 page_pool_id(pool), seconds);
+	CHECK(!strcmp(c.text, want));
 	page_pool_put_full_page(pool, page, false);
 	CHECK_EQ(refs_of(arena), 1);
 	pp_provider_put(arena);
 }
 
-/* A pool kept by references alone has nothing to say. One that says something comes after it in the
- * same list, so by then it was looked at. */
+/* A pool kept by references alone has nothing to say. Another one in the same list has, so by the
+ * time that was heard a few times the quiet one was looked at as often. */
+struct two {
+	char quiet_id[32], loud_id[32];
+	unsigned quiet, loud;
+	sem_t enough;
+};
+
+static void hear_two(void *ctx, const char *text)
+{
+	struct two *t = ctx;
+
+	t->quiet += strstr(text, t->quiet_id) != NULL;
+	t->loud += strstr(text, t->loud_id) != NULL;
+	if (t->loud == 5)
+		sem_post(&t->enough);
+}
+
 TEST(reference_is_not_a_stall)
 {
 	struct pp_provider *arena = make_arena(4 * MIB);
-	struct page_pool *quiet = stalling_pool(arena, 1, 1), *loud;
-	struct pp_page *p[2];
-	uint32_t id = heard.only;
+	struct page_pool *quiet = stalling_pool(arena, 1, 1), *loud = stalling_pool(arena, 1, 1);
+	struct pp_page *p[2] = {page_pool_alloc_pages(quiet), page_pool_alloc_pages(loud)};
+	struct two t = {.quiet = 0};
 
-	p[0] = page_pool_alloc_pages(quiet);
+	sem_init(&t.enough, 0, 0);
+	snprintf(t.quiet_id, sizeof(t.quiet_id), ": id %u, 0 inflight", page_pool_id(quiet));
+	snprintf(t.loud_id, sizeof(t.loud_id), ": id %u, 1 inflight", page_pool_id(loud));
+	page_pool_set_log(hear_two, &t);
 	page_pool_ref(quiet);
 	page_pool_destroy(quiet);
 	page_pool_put_full_page(quiet, p[0], false); /* in the list, with nothing out */
-	page_pool_set_log(NULL, NULL);
-	loud = stalling_pool(arena, 1, 1);
-	CHECK(heard.only != id);
-	heard.only = id;
-	p[1] = page_pool_alloc_pages(loud);
 	page_pool_destroy(loud);
-	for (struct timespec ms = {.tv_nsec = 1000000};;) {
-		int64_t next = pp_load_relaxed(&loud->next_warn_ns);
-
-		/* Wait until loud was warned about a few times. */
-		if (next > loud->destroyed_ns + 20 * 1000000)
-			break;
-		nanosleep(&ms, NULL);
-	}
+	sem_wait(&t.enough);
 	page_pool_set_log(NULL, NULL);
-	CHECK_EQ(heard.n, 0);
+	CHECK_EQ(t.quiet, 0);
 	page_pool_put_full_page(loud, p[1], false);
 	page_pool_unref(quiet);
 	CHECK_EQ(refs_of(arena), 1);
