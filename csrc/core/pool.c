@@ -14,8 +14,8 @@ static inline void release(struct page_pool *pool, struct pp_page *page, bool he
 	 * claim to the pool. */
 	pp_store_relaxed(&page->pp, NULL);
 	if (here)
-		/* relaxed: one writer, others read a snapshot. */
-		pp_inc_single_writer(&pool->released_here);
+		/* release: page_pool_inflight() that sees it sees the page in held as well. */
+		pp_inc_single_writer_release(&pool->released_here);
 	else
 		pp_pool_unpend(pool, 1); /* may be the last use of the pool */
 	pp_page_drop(page);
@@ -318,6 +318,8 @@ int page_pool_enable_direct_recycling(struct page_pool *pool, struct pp_napi *na
 {
 	struct pp_napi_ref *ref;
 
+	if (!napi)
+		return pp_fail(-EINVAL, "no napi to bind pool %u to", pool->id);
 	if (pool->napi == napi)
 		return 0;
 	if (pool->napi != &pp_napi_none)

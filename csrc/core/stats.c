@@ -9,12 +9,18 @@
  */
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "internal.h"
 
-/* A consumer that is always in its slow path, or was preempted there: then a figure or two may be
- * from before a refill and the others from after it. */
+/*
+ * A consumer that was preempted in the middle of a change comes back when it is scheduled: yield to
+ * it, then sleep, since a yield does not help against a reader of higher priority. In the end (60
+ * ms at least) give up, as a consumer may also be stopped, or be interrupted by this very reader:
+ * then a figure or two may be from before a refill and the others from after it.
+ */
 #define TRIES 1000
+#define TRIES_BEFORE_SLEEP 400
 
 struct raw {
 	uint64_t popped, pushed;
@@ -42,7 +48,9 @@ static void load(const struct page_pool *pool, struct raw *raw)
 		/* relaxed: not before the loads above, which are acquire. */
 		if (!(seq & 1) && pp_load_relaxed(&pool->stats_seq) == seq)
 			return;
-		if (tries % 16 == 15)
+		if (tries >= TRIES_BEFORE_SLEEP)
+			nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		else if (tries % 16 == 15)
 			sched_yield();
 	}
 }
@@ -87,8 +95,9 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 
 int32_t page_pool_inflight(const struct page_pool *pool)
 {
-	/* relaxed: a snapshot. released first, so that a page that comes in and leaves meanwhile
-	 * does not make it negative. acquire: keeps that order. */
+	/* A snapshot. What was released first, so that a page that comes in and leaves meanwhile
+	 * does not make it negative. acquire: pairs with the release of who counted the page out,
+	 * after it was counted in. relaxed: ordered by the two before it. */
 	uint64_t pending = pp_load_acquire(&pool->pending);
 	uint64_t here = pp_load_acquire(&pool->released_here);
 	uint64_t held = pp_load_relaxed(&pool->held);

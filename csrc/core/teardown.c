@@ -114,6 +114,7 @@ static void janitor_add(struct page_pool *pool)
 	pool->next_warn_ns = pool->destroyed_ns + (int64_t)pool->warn_ms * 1000000;
 	pool->next = destroyed;
 	pool->link = &destroyed;
+	pool->watched = true;
 	if (pool->next)
 		pool->next->link = &pool->next;
 	destroyed = pool;
@@ -134,7 +135,7 @@ static void janitor_add(struct page_pool *pool)
 
 void pp_pool_free(struct page_pool *pool)
 {
-	if (pool->link) {
+	if (pool->watched) {
 		pthread_mutex_lock(&janitor_lock);
 		*pool->link = pool->next;
 		if (pool->next)

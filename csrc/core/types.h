@@ -53,7 +53,7 @@ struct pp_page {
 	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
 	uint32_t prev;                /* likewise; 0: first */
 	int16_t nid;                  /* NUMA node; written while the provider owns the page */
-	uint8_t order;                /* of the block that starts here; likewise */
+	uint8_t order;                /* of the block that starts here; likewise, atomic */
 	uint8_t state;                /* enum pp_page_state; owner of the moment, atomic */
 } PP_ALIGNED(PP_CACHELINE);
 
@@ -189,6 +189,7 @@ struct page_pool {
 	/* tear-down; under its lock */
 	struct pp_napi_ref *napi_refs;      /* consumer */
 	struct page_pool *next, **link;     /* list of destroyed pools with pages out */
+	bool watched;                       /* it is in the list; constant once destroyed */
 	int64_t destroyed_ns, next_warn_ns; /* CLOCK_MONOTONIC */
 	int64_t next_retry_ns;
 };
