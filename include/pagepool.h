@@ -169,6 +169,13 @@ PAGEPOOL_API int page_pool_create(const struct page_pool_params *params, struct 
  */
 PAGEPOOL_API void page_pool_destroy(struct page_pool *pool);
 
+/*
+ * Keeps the struct, not the pages: whoever has a reference may ask for inflight and statistics after
+ * the pool was destroyed. Anyone, while the pool lives.
+ */
+PAGEPOOL_API void page_pool_ref(struct page_pool *pool);
+PAGEPOOL_API void page_pool_unref(struct page_pool *pool);
+
 /* Consumer. NULL: no page to be had. The page's memory is not cleared. */
 PAGEPOOL_API struct pp_page *page_pool_alloc_pages(struct page_pool *pool);
 /* Consumer. Up to n pages into pages[]; how many. Stops early when there is no page to be had. */

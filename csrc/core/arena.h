@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The arena: a buddy allocator over reserved address space, with a magazine per thread before it.
+ */
+#ifndef PP_CORE_ARENA_H
+#define PP_CORE_ARENA_H
+
+#include "internal.h"
+
+#define PP_CHUNK_ORDER PP_MAX_PAGE_ORDER
+#define PP_CHUNK_PAGES (1u << PP_CHUNK_ORDER)
+#define PP_CHUNK_SIZE ((size_t)PP_CHUNK_PAGES << PP_PAGE_SHIFT)
+
+struct pp_magazine;
+
+struct pp_arena {
+	struct pp_provider base;
+	/* constant */
+	char *memory;          /* nr pages of address space, aligned to a chunk */
+	struct pp_page *pages; /* their metadata: page i is at memory + i * PP_PAGE_SIZE */
+	uint32_t nr;
+	uint32_t reserve; /* the last pages to be handed out are marked pfmemalloc */
+	uint32_t id;
+	int nid;
+	unsigned huge;
+	/* under lock; taken, mapped and failed read by anyone, atomic */
+	pthread_mutex_t lock;
+	uint32_t free[PP_CHUNK_ORDER + 1]; /* list of free blocks by order: index + 1; 0: none */
+	uint32_t mapped;                   /* pages usable so far, whole chunks */
+	uint64_t taken;                    /* pages not in the buddy: out + in magazines */
+	uint64_t failed;
+	bool closing; /* no reference left: the last page frees the arena, no magazines */
+	/* under the magazines' lock */
+	struct pp_magazine *magazines;
+};
+
+/* Arena lock held, magazine or holder gives up the page. */
+void pp_arena_give(struct pp_arena *arena, struct pp_page *page);
+
+/* Without a magazine. May free the arena. */
+void pp_arena_free_locked(struct pp_arena *arena, struct pp_page *page);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the core say to each other. */
+#ifndef PP_CORE_INTERNAL_H
+#define PP_CORE_INTERNAL_H
+
+#include <errno.h>
+
+#include "types.h"
+
+/* ---- error.c ---- */
+/* Remembers why, for page_pool_last_error(); returns err (a negative errno). */
+PP_COLD int pp_fail(int err, const char *fmt, ...) PP_PRINTF(2, 3);
+/*
+ * Are the bytes of a caller's parameter struct beyond what this library knows all zero, and is it
+ * at least min bytes long? what: the struct's name for the message.
+ */
+int pp_check_size(const char *what, const void *params, size_t size, size_t min, size_t known);
+
+/* ---- log.c ---- */
+PP_COLD void pp_log(const char *fmt, ...) PP_PRINTF(1, 2);
+
+/* ---- sys.c: every call of the system that can fail; tests make them fail ---- */
+void *pp_sys_calloc(size_t n, size_t size);
+void *pp_sys_aligned_zalloc(size_t alignment, size_t size);
+/* Address space without memory, aligned; NULL on failure. */
+void *pp_sys_reserve(size_t size, size_t alignment);
+void pp_sys_unreserve(void *addr, size_t size);
+/* Makes part of it usable; a negative errno. */
+int pp_sys_commit(void *addr, size_t size, unsigned huge);
+int pp_sys_thread(void *(*fn)(void *));
+int64_t pp_sys_now_ns(void);
+#ifdef PP_FAULT_INJECTION
+/* The n-th call from now on fails, once; 0: none. Returns what was left of the last countdown. */
+int64_t pp_sys_fail_nth(int64_t n);
+#endif
+
+/* ---- napi.c ---- */
+/* initial-exec: one load relative to the thread pointer, also in a shared library. 8 bytes of the
+ * loader's static reserve. */
+extern _Thread_local uint64_t pp_thread_id __attribute__((tls_model("initial-exec")));
+extern struct pp_napi pp_napi_none;
+void pp_napi_unref(struct pp_napi *napi);
+
+/* Is the caller the consumer of this pool, as far as the pool knows? */
+static inline bool pp_napi_local(const struct page_pool *pool)
+{
+	/* relaxed: only the calling thread itself ever writes its own number there, and it sees its
+	 * own writes in order; any other value, however old, is not its number. */
+	const struct pp_napi *napi = pp_load_relaxed(&pool->napi);
+
+	return pp_load_relaxed(&napi->owner) == pp_thread_id;
+}
+
+/* ---- arena.c ---- */
+extern const struct pp_provider_ops pp_arena_ops;
+
+/* ---- stats.c ---- */
+static inline void pp_stats_begin(struct page_pool *pool)
+{
+	/* relaxed: the counters below are stored with release, after this. */
+	pp_store_relaxed(&pool->stats_seq, pool->stats_seq + 1);
+}
+
+static inline void pp_stats_end(struct page_pool *pool)
+{
+	/* release: a reader that sees the even number sees the counters. */
+	pp_store_release(&pool->stats_seq, pool->stats_seq + 1);
+}
+
+/* Within begin and end. release: a reader that sees the new value sees the odd number too. */
+#define pp_stats_add(p, n) pp_store_release((p), *(p) + (n))
+
+/* ---- pool.c ---- */
+/* The page leaves the pool. here: in the consumer's context. May free the pool. */
+void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);
+/* Consumer: all of the cache leaves the pool. */
+void pp_pool_drain_cache(struct page_pool *pool);
+
+/* ---- teardown.c ---- */
+PP_COLD void pp_pool_free(struct page_pool *pool);
+/* Drops n of pending; frees the pool if these were the last. */
+void pp_pool_unpend(struct page_pool *pool, uint64_t n);
+
+/* ---- valid.c: true, or the first broken invariant in *why ---- */
+enum pp_tier {
+	PP_TIER_QUICK,
+	PP_TIER_FULL
+};
+bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why);
+bool pp_arena_is_valid(struct pp_provider *provider, const char **why);
+
+#endif

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The pool: create, allocate, put. The rules are those of the kernel; see docs/pool.md. */
+#include <stdlib.h>
+
+#include "page.h"
+#include "ring.h"
+
+/* ---- leaving the pool -------------------------------------------------------------------------
+ */
+
+static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	/* relaxed: the page is this caller's alone as far as its pool goes; other holders have no
+	 * claim to the pool. */
+	pp_store_relaxed(&page->pp, NULL);
+	if (here)
+		/* relaxed: one writer, others read a snapshot. */
+		pp_inc_single_writer(&pool->released_here);
+	else
+		pp_pool_unpend(pool, 1); /* may be the last use of the pool */
+	pp_page_drop(page);
+}
+
+void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	release(pool, page, here);
+}
+
+/* Consumer: n newest pages of the cache leave the pool. */
+void pp_pool_drain_cache(struct page_pool *pool)
+{
+	struct pp_cache *cache = &pool->cache;
+	uint64_t n = cache->pushed - cache->popped;
+
+	pp_stats_begin(pool);
+	pp_stats_add(&cache->popped, n);
+	pp_stats_add(&pool->stats.drained, n);
+	pp_stats_end(pool);
+	while (n--)
+		pp_pool_release(pool, pool->pages[n], true);
+}
+
+/* ---- allocate ---------------------------------------------------------------------------------
+ */
+
+/* n pages were put at the bottom of the empty cache, and are all it has. */
+static struct pp_page *cache_filled(struct page_pool *pool, size_t n, uint64_t *how)
+{
+	struct pp_cache *cache = &pool->cache;
+
+	pp_stats_begin(pool);
+	pp_stats_add(&pool->stats.filled, n);
+	pp_stats_add(&cache->pushed, n);
+	pp_stats_add(&cache->popped, 1);
+	pp_stats_add(how, 1);
+	pp_stats_end(pool);
+	return pool->pages[n - 1];
+}
+
+static void count(struct page_pool *pool, uint64_t *counter)
+{
+	if (!pool->has_stats)
+		return;
+	pp_stats_begin(pool);
+	pp_stats_add(counter, 1);
+	pp_stats_end(pool);
+}
+
+/* The cache is empty: fill it from the ring. */
+static struct pp_page *refill(struct page_pool *pool)
+{
+	struct pp_ring *ring = &pool->ring;
+	struct pp_page *page = pp_ring_peek(ring);
+	int nid = pool->nid;
+	size_t n = 0;
+
+	if (!page) {
+		count(pool, &pool->stats.empty);
+		return NULL;
+	}
+	do {
+		pp_ring_discard(ring);
+		if (unlikely(nid != PP_NUMA_NO_NODE && page->nid != nid)) {
+			/* One page is given back, and the rest has to wait for the next refill: the
+			 * provider is asked for pages on the right node first. */
+			pp_pool_release(pool, page, true);
+			count(pool, &pool->stats.waive);
+			break;
+		}
+		pool->pages[n++] = page;
+	} while (n < PP_ALLOC_CACHE_REFILL && (page = pp_ring_peek(ring)));
+
+	return n ? cache_filled(pool, n, &pool->stats.refill) : NULL;
+}
+
+static void enters_pool(struct page_pool *pool, struct pp_page **pages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		/* relaxed: published by whatever hands the page to another thread. */
+		pp_store_relaxed(&pages[i]->pp, pool);
+	pp_add_single_writer(&pool->held, n);
+}
+
+static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
+{
+	struct pp_provider *provider = pool->provider;
+	struct pp_page *page = refill(pool);
+	size_t n;
+
+	if (likely(page))
+		return page;
+	if (pool->order) {
+		if (!provider->ops->alloc(provider, pool->order, pool->nid, 1, &page))
+			return NULL;
+		enters_pool(pool, &page, 1);
+		count(pool, &pool->stats.slow_high_order);
+		return page;
+	}
+	n = provider->ops->alloc(provider, 0, pool->nid, PP_ALLOC_CACHE_REFILL, pool->pages);
+	if (!n)
+		return NULL;
+	enters_pool(pool, pool->pages, n);
+	return cache_filled(pool, n, &pool->stats.slow);
+}
+
+struct pp_page *page_pool_alloc_pages(struct page_pool *pool)
+{
+	struct pp_cache *cache = &pool->cache;
+	uint64_t popped = cache->popped;
+	uint64_t n = cache->pushed - popped;
+
+	if (unlikely(!n))
+		return alloc_slow(pool);
+	/* release: for readers of the statistics, see stats.c. No instruction more on x86. */
+	pp_store_release(&cache->popped, popped + 1);
+	return pool->pages[n - 1];
+}
+
+size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_page **pages)
+{
+	struct pp_cache *cache = &pool->cache;
+	size_t got = 0;
+
+	while (got < n) {
+		uint64_t cached = cache->pushed - cache->popped;
+		uint64_t some = cached < n - got ? cached : n - got;
+
+		if (!some) {
+			pages[got] = alloc_slow(pool);
+			if (!pages[got])
+				break;
+			got++;
+			continue;
+		}
+		pp_store_release(&cache->popped, cache->popped + some);
+		while (some--)
+			pages[got++] = pool->pages[--cached];
+	}
+	return got;
+}
+
+/* ---- put --------------------------------------------------------------------------------------
+ */
+
+/* Consumer's context. False: the cache is full. */
+static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page)
+{
+	struct pp_cache *cache = &pool->cache;
+	uint64_t pushed = cache->pushed;
+	uint64_t n = pushed - cache->popped;
+
+	/* relaxed: after destroy the capacity is 0 for ever; a promise of direct recycling that is
+	 * broken then goes to the ring. */
+	if (likely(n < pp_load_relaxed(&cache->capacity))) {
+		pool->pages[n] = page;
+		/* release: as popped. */
+		pp_store_release(&cache->pushed, pushed + 1);
+		return true;
+	}
+	if (pp_load_relaxed(&cache->capacity))
+		count(pool, &pool->stats.cache_full);
+	return false;
+}
+
+/* The ring's statistics, under its lock. relaxed: readers take a snapshot. */
+static inline void count_ring(struct page_pool *pool, uint64_t *counter, uint64_t n)
+{
+	if (pool->has_stats)
+		pp_add_single_writer(counter, n);
+}
+
+/*
+ * Anyone. Under one lock as many of the n pages as fit, the rest leaves the pool. Once the pool is
+ * destroyed nothing would ever take them out again: they count as ring, as they would in the
+ * kernel, which takes them out on its next retry, and leave the pool at once.
+ */
+static PP_NOINLINE void recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n)
+{
+	struct pp_ring *ring = &pool->ring;
+	size_t in = 0, counted;
+
+	pp_spin_lock(&ring->lock);
+	if (unlikely(ring->dying)) {
+		counted = n;
+	} else {
+		while (in < n && pp_ring_produce(ring, pages[in]))
+			in++;
+		counted = in;
+	}
+	count_ring(pool, &ring->ring, counted);
+	if (unlikely(counted < n))
+		count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel does */
+	pp_spin_unlock(&ring->lock);
+	/* Not a look at the pool from here on, if no page is left: whoever takes the last one out
+	 * of the ring may free it. Destroy takes the lock once, so it waits for the unlock above.
+	 */
+	for (; unlikely(in < n); in++)
+		pp_pool_release(pool, pages[in], false);
+}
+
+static PP_NOINLINE void put_held(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	/* After destroy the consumer's own counters are settled and no more looked at. */
+	here = here && pp_load_relaxed(&pool->cache.capacity);
+	if (here)
+		/* release: for stats.c. One counter by itself needs no stats_begin. */
+		pp_stats_add(&pool->stats.released_refcnt, pool->has_stats);
+	else if (pool->has_stats)
+		/* relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->released_refcnt, 1);
+	release(pool, page, here);
+}
+
+void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned dma_sync_size,
+			bool allow_direct)
+{
+	bool here = allow_direct || pp_napi_local(pool);
+
+	(void)dma_sync_size; /* no device yet */
+	if (!pp_page_can_recycle(page)) {
+		put_held(pool, page, here);
+		return;
+	}
+	if (here && recycle_in_cache(pool, page))
+		return;
+	recycle_in_ring(pool, &page, 1);
+}
+
+void page_pool_put_full_page(struct page_pool *pool, struct pp_page *page, bool allow_direct)
+{
+	page_pool_put_page(pool, page, UINT32_MAX, allow_direct);
+}
+
+void page_pool_recycle_direct(struct page_pool *pool, struct pp_page *page)
+{
+	page_pool_put_page(pool, page, UINT32_MAX, true);
+}
+
+/* Pages that go into a ring under one lock. */
+#define BULK 64
+
+void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
+{
+	/* One pool a pass; pages of the others are moved to the front for the next. */
+	while (n) {
+		struct page_pool *pool = page_pool_get_pp(pages[0]);
+		bool here = pp_napi_local(pool);
+		struct pp_page *bulk[BULK];
+		size_t foreign = 0, len = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			struct pp_page *page = pages[i];
+
+			if (unlikely(page_pool_get_pp(page) != pool)) {
+				pages[foreign++] = page;
+			} else if (!pp_page_can_recycle(page)) {
+				put_held(pool, page, here);
+			} else if (!here || !recycle_in_cache(pool, page)) {
+				bulk[len++] = page;
+				if (len == BULK) {
+					recycle_in_ring(pool, bulk, len);
+					len = 0;
+				}
+			}
+		}
+		if (len)
+			recycle_in_ring(pool, bulk, len);
+		n = foreign;
+	}
+}
+
+/* ---- settings ---------------------------------------------------------------------------------
+ */
+
+static int check_nid(int nid)
+{
+	if (nid < PP_NUMA_NO_NODE || nid >= PP_MAX_NUMA_NODES)
+		return pp_fail(-EINVAL, "NUMA node %d: must be from 0 to %d, or -1 for none", nid,
+			       PP_MAX_NUMA_NODES - 1);
+	return 0;
+}
+
+int page_pool_update_nid(struct page_pool *pool, int nid)
+{
+	int err = check_nid(nid);
+
+	if (err)
+		return err;
+	/* relaxed: read by others only to show it. */
+	pp_store_relaxed(&pool->nid, nid);
+	pp_pool_drain_cache(pool);
+	return 0;
+}
+
+int page_pool_enable_direct_recycling(struct page_pool *pool, struct pp_napi *napi)
+{
+	struct pp_napi_ref *ref;
+
+	if (pool->napi == napi)
+		return 0;
+	if (pool->napi != &pp_napi_none)
+		return pp_fail(-EBUSY,
+			       "pool %u is bound to another napi: disable direct recycling first",
+			       pool->id);
+	for (ref = pool->napi_refs; ref && ref->napi != napi; ref = ref->next)
+		;
+	if (!ref) {
+		ref = pp_sys_calloc(1, sizeof(*ref));
+		if (!ref)
+			return pp_fail(-ENOMEM, "no memory to bind pool %u to a napi", pool->id);
+		ref->napi = napi;
+		ref->next = pool->napi_refs;
+		pool->napi_refs = ref;
+		/* relaxed: the caller has a reference. */
+		pp_fetch_add_relaxed(&napi->refs, 1);
+	}
+	/* release: who sees the napi sees it initialised. */
+	pp_store_release(&pool->napi, napi);
+	return 0;
+}
+
+int page_pool_disable_direct_recycling(struct page_pool *pool)
+{
+	/* relaxed: finds a mistake; the caller says that nobody is in the napi. */
+	if (pp_load_relaxed(&pool->napi->owner) != PP_NO_THREAD)
+		return pp_fail(-EBUSY, "a thread is in the napi of pool %u: let it leave first",
+			       pool->id);
+	pp_store_relaxed(&pool->napi, &pp_napi_none);
+	return 0;
+}
+
+uint32_t page_pool_id(const struct page_pool *pool)
+{
+	return pool->id;
+}
+
+unsigned page_pool_order(const struct page_pool *pool)
+{
+	return pool->order;
+}
+
+unsigned page_pool_size(const struct page_pool *pool)
+{
+	return pool->ring.size;
+}
+
+int page_pool_nid(const struct page_pool *pool)
+{
+	/* relaxed: a snapshot. */
+	return pp_load_relaxed(&pool->nid);
+}
+
+struct pp_provider *page_pool_provider(const struct page_pool *pool)
+{
+	return pool->provider;
+}
+
+/* ---- create -----------------------------------------------------------------------------------
+ */
+
+static int check(const struct page_pool_params *p)
+{
+	int err = pp_check_size("struct page_pool_params", p, p->size, sizeof(*p), sizeof(*p));
+
+	if (err)
+		return err;
+	if (p->flags & ~PP_FLAG_ALL)
+		return pp_fail(-EINVAL, "unknown pool flags 0x%x", p->flags & ~PP_FLAG_ALL);
+	if (p->order > PP_MAX_PAGE_ORDER)
+		return pp_fail(-EINVAL, "order %u: a page is at most of order %u (%zu bytes)",
+			       p->order, PP_MAX_PAGE_ORDER, PP_PAGE_SIZE << PP_MAX_PAGE_ORDER);
+	return check_nid(p->nid);
+}
+
+int page_pool_create(const struct page_pool_params *params, struct page_pool **ret)
+{
+	static uint32_t last_id;
+	struct page_pool *pool;
+	int err = check(params);
+
+	if (err)
+		return err;
+	pool = pp_sys_aligned_zalloc(PP_CACHELINE, sizeof(*pool));
+	if (!pool)
+		return pp_fail(-ENOMEM, "no memory for a pool");
+	pool->cache.capacity = PP_ALLOC_CACHE_SIZE;
+	pool->napi = &pp_napi_none;
+	pool->nid = params->nid;
+	pool->pending = PP_PENDING_LIVE;
+	pool->order = (uint8_t)params->order;
+	pool->has_stats = !(params->flags & PP_FLAG_NO_STATS);
+	pool->retry_ms = params->retry_ms ? params->retry_ms : 1000;
+	pool->warn_ms = params->warn_ms ? params->warn_ms : 60000;
+
+	pp_spinlock_init(&pool->ring.lock);
+	pool->ring.size = params->pool_size ? params->pool_size : PP_DEFAULT_POOL_SIZE;
+	if (pool->ring.size > PP_MAX_POOL_SIZE)
+		pool->ring.size = PP_MAX_POOL_SIZE;
+	pool->ring.batch = pp_ring_batch(pool->ring.size);
+	pool->ring.queue = pp_sys_calloc(pool->ring.size, sizeof(pool->ring.queue[0]));
+	if (!pool->ring.queue) {
+		err = pp_fail(-ENOMEM, "no memory for a ring of %u slots", pool->ring.size);
+		goto free_pool;
+	}
+	if (params->provider) {
+		pool->provider = params->provider;
+		pp_provider_get(pool->provider);
+	} else {
+		struct pp_arena_params arena = PP_ARENA_PARAMS_INIT;
+
+		err = pp_arena_create(&arena, &pool->provider);
+		if (err)
+			goto free_queue;
+	}
+	/* relaxed: only uniqueness matters. */
+	pool->id = pp_fetch_add_relaxed(&last_id, 1u) + 1;
+	if (params->napi) {
+		err = page_pool_enable_direct_recycling(pool, params->napi);
+		if (err)
+			goto put_provider;
+	}
+	*ret = pool;
+	return 0;
+
+put_provider:
+	pp_provider_put(pool->provider);
+free_queue:
+	free(pool->ring.queue);
+free_pool:
+	free(pool);
+	return err;
+}

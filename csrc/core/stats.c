@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reading the statistics, while the pool runs on.
+ *
+ * The consumer's slower paths change several counters at once and bracket that with stats_seq; the
+ * fast path changes one counter and is consistent by itself. The reader loads everything with
+ * acquire and tries again when the number has moved. No fence is needed: every counter is stored
+ * with release after the odd number, so a reader that saw a new counter sees a moved number too.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* A consumer that is always in its slow path, or was preempted there: then a figure or two may be
+ * from before a refill and the others from after it. */
+#define TRIES 1000
+
+struct raw {
+	uint64_t popped, pushed;
+	struct pp_consumer_stats s;
+};
+
+static void load(const struct page_pool *pool, struct raw *raw)
+{
+	const struct pp_consumer_stats *s = &pool->stats;
+
+	for (int tries = 0; tries < TRIES; tries++) {
+		uint32_t seq = pp_load_acquire(&pool->stats_seq);
+
+		raw->s.filled = pp_load_acquire(&s->filled);
+		raw->s.drained = pp_load_acquire(&s->drained);
+		raw->s.slow = pp_load_acquire(&s->slow);
+		raw->s.slow_high_order = pp_load_acquire(&s->slow_high_order);
+		raw->s.empty = pp_load_acquire(&s->empty);
+		raw->s.refill = pp_load_acquire(&s->refill);
+		raw->s.waive = pp_load_acquire(&s->waive);
+		raw->s.cache_full = pp_load_acquire(&s->cache_full);
+		raw->s.released_refcnt = pp_load_acquire(&s->released_refcnt);
+		raw->popped = pp_load_acquire(&pool->cache.popped);
+		raw->pushed = pp_load_acquire(&pool->cache.pushed);
+		/* relaxed: not before the loads above, which are acquire. */
+		if (!(seq & 1) && pp_load_relaxed(&pool->stats_seq) == seq)
+			return;
+		if (tries % 16 == 15)
+			sched_yield();
+	}
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *ret)
+{
+	struct page_pool_stats stats = {0};
+	struct raw raw = {0};
+	int err = pp_check_size("struct page_pool_stats", ret, ret->size,
+				offsetof(struct page_pool_stats, alloc_fast), ret->size);
+
+	if (err)
+		return err;
+	if (!pool->has_stats)
+		return pp_fail(-EOPNOTSUPP, "pool %u was made without statistics", pool->id);
+	load(pool, &raw);
+	stats.alloc_fast = minus(raw.popped, raw.s.refill + raw.s.slow + raw.s.drained);
+	stats.alloc_slow = raw.s.slow;
+	stats.alloc_slow_high_order = raw.s.slow_high_order;
+	stats.alloc_empty = raw.s.empty;
+	stats.alloc_refill = raw.s.refill;
+	stats.alloc_waive = raw.s.waive;
+	stats.recycle_cached = minus(raw.pushed, raw.s.filled);
+	stats.recycle_cache_full = raw.s.cache_full;
+	/* relaxed: independent counters, each by itself. */
+	stats.recycle_ring = pp_load_relaxed(&pool->ring.ring);
+	stats.recycle_ring_full = pp_load_relaxed(&pool->ring.ring_full);
+	stats.recycle_released_refcnt =
+		raw.s.released_refcnt + pp_load_relaxed(&pool->released_refcnt);
+
+	stats.size = ret->size;
+	if (ret->size > sizeof(stats))
+		memset((char *)ret + sizeof(stats), 0, ret->size - sizeof(stats));
+	memcpy(ret, &stats, ret->size < sizeof(stats) ? ret->size : sizeof(stats));
+	return 0;
+}
+
+int32_t page_pool_inflight(const struct page_pool *pool)
+{
+	/* relaxed: a snapshot. released first, so that a page that comes in and leaves meanwhile
+	 * does not make it negative. acquire: keeps that order. */
+	uint64_t pending = pp_load_acquire(&pool->pending);
+	uint64_t here = pp_load_acquire(&pool->released_here);
+	uint64_t held = pp_load_relaxed(&pool->held);
+
+	/* Destroyed, and kept by page_pool_ref(): pending is what is still out. */
+	if (pending < PP_PENDING_LIVE / 2)
+		return (int32_t)(uint32_t)pending;
+	/* 32-bit serial arithmetic, as the kernel: references are multiples of 2^32 and fall out.
+	 */
+	return (int32_t)((uint32_t)held - (uint32_t)here + (uint32_t)pending);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The design of the pool, as data. Who touches a field decides on which cache line it lives:
+ *
+ *   consumer    one thread, plain loads and stores (relaxed atomics where others may read)
+ *   producers   any thread that puts a page, under the ring's lock
+ *   anyone      atomic read-modify-write
+ *   constant    written before the pool is visible, never again
+ *
+ * Invariants, checked by page_pool_is_valid():
+ *
+ *   cached pages            = pushed - popped, from 0 to capacity
+ *   alloc_fast              = popped - refill - slow - drained
+ *   recycle_cached          = pushed - filled
+ *   in flight               = held - released_here - released_elsewhere
+ *   cached pages + pages in the ring <= in flight
+ *   every page in cache or ring: ref == PP_REF_ONE, pp == the pool
+ */
+#ifndef PP_CORE_TYPES_H
+#define PP_CORE_TYPES_H
+
+#include <pthread.h>
+
+#include "../base/atomic.h"
+#include "../base/compiler.h"
+#include "../base/spinlock.h"
+#include "pagepool.h"
+
+/* ---- page ----------------------------------------------------------------------------------- */
+
+/*
+ * pp_page.ref: holders in the low 32 bits; above them what forbids recycling. So one load and one
+ * compare with PP_REF_ONE answer "nobody else holds it and it may be recycled".
+ */
+#define PP_REF_ONE 1ull
+#define PP_REF_COUNT_MASK 0xffffffffull
+#define PP_REF_PFMEMALLOC (1ull << 32)
+
+enum pp_page_state {
+	PP_PAGE_TAIL = 0, /* not the first of a block, or not mapped yet */
+	PP_PAGE_FREE,     /* first of a free block of its order, in the buddy lists */
+	PP_PAGE_IDLE,     /* free, in a thread's magazine */
+	PP_PAGE_OUT,      /* handed out */
+};
+
+/* The metadata of one PP_PAGE_SIZE page, beside the page and never in it: 64 bytes, one line. */
+struct pp_page {
+	uint64_t ref;                 /* see PP_REF_*; anyone who holds the page, atomic */
+	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic */
+	void *addr;                   /* constant */
+	struct pp_provider *provider; /* constant */
+	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
+	uint32_t prev;                /* likewise; 0: first */
+	int16_t nid;                  /* NUMA node; written while the provider owns the page */
+	uint8_t order;                /* of the block that starts here; likewise */
+	uint8_t state;                /* enum pp_page_state; owner of the moment, atomic */
+} PP_ALIGNED(PP_CACHELINE);
+
+_Static_assert(sizeof(struct pp_page) == PP_CACHELINE, "a page's metadata is one cache line");
+
+/* ---- provider ---------------------------------------------------------------------------------
+ */
+
+struct pp_provider_ops {
+	/*
+	 * Up to n pages of that order, preferably on node nid, into pages[]; how many. Each has
+	 * ref, nid, order and state set, pp == NULL. Any thread.
+	 */
+	size_t (*alloc)(struct pp_provider *p, unsigned order, int nid, size_t n,
+			struct pp_page **pages);
+	/* The last holder has let go. Any thread. May free the provider. */
+	void (*free)(struct pp_provider *p, struct pp_page *page);
+	/* The last reference is gone; pages may still be out. */
+	void (*retire)(struct pp_provider *p);
+	void (*info)(struct pp_provider *p, struct pp_provider_info *info);
+	struct pp_page *(*page)(struct pp_provider *p, const void *address);
+};
+
+struct pp_provider {
+	const struct pp_provider_ops *ops; /* constant */
+	int64_t refs;                      /* creator and pools; anyone, atomic */
+};
+
+/* ---- napi -------------------------------------------------------------------------------------
+ */
+
+/* Threads that ever entered a napi have a number from 1 up; 0 is a thread that never did. */
+#define PP_NO_THREAD (~0ull)
+
+struct pp_napi {
+	uint64_t owner; /* thread inside, or PP_NO_THREAD; written by the owner, atomic */
+	uint64_t depth; /* nested entries; owner */
+	int64_t refs;   /* creator and pools; anyone, atomic */
+};
+
+/* Keeps every napi that a pool was ever bound to, since a producer may still be looking at it. */
+struct pp_napi_ref {
+	struct pp_napi_ref *next;
+	struct pp_napi *napi;
+};
+
+/* ---- ring -------------------------------------------------------------------------------------
+ */
+
+/*
+ * FIFO of pointers; an empty slot is NULL. Producers never read the consumer's indices, nor it
+ * theirs: both look at the slots. The consumer clears the slots it has emptied in batches, so a
+ * producer can find the ring full while up to batch - 1 slots have been consumed, as in the kernel.
+ */
+struct pp_ring {
+	/* producers */
+	struct pp_spinlock lock PP_ALIGNED(PP_CACHELINE);
+	uint32_t producer; /* next slot to fill */
+	bool dying;        /* the pool was destroyed: nothing enters the ring any more */
+	uint64_t ring;     /* statistics, written under the lock, read by anyone, atomic */
+	uint64_t ring_full;
+	/* constant */
+	struct pp_page **queue PP_ALIGNED(PP_CACHELINE);
+	uint32_t size;
+	uint32_t batch; /* slots cleared at once */
+	/* consumer */
+	uint32_t consumer_head PP_ALIGNED(PP_CACHELINE); /* next slot to empty */
+	uint32_t consumer_tail;                          /* first slot emptied and not cleared */
+};
+
+/* ---- pool -------------------------------------------------------------------------------------
+ */
+
+/*
+ * LIFO of pages. Two counters that only grow instead of one that goes up and down: an allocation
+ * writes one and a put the other, so the two do not wait for each other's store, and the
+ * statistics alloc_fast and recycle_cached fall out of them for nothing.
+ */
+struct pp_cache {
+	uint64_t popped;   /* pages taken out; consumer, read by anyone, atomic */
+	uint64_t pushed;   /* pages put in; likewise */
+	uint64_t capacity; /* PP_ALLOC_CACHE_SIZE; 0 once destroyed; consumer, atomic */
+};
+
+/* Consumer's counters of the slower paths, changed within a stats_begin/stats_end pair. */
+struct pp_consumer_stats {
+	uint64_t filled;  /* pages moved into the cache from ring or provider */
+	uint64_t drained; /* pages taken out of the cache to leave the pool */
+	uint64_t slow;
+	uint64_t slow_high_order;
+	uint64_t empty;
+	uint64_t refill;
+	uint64_t waive;
+	uint64_t cache_full;
+	uint64_t released_refcnt;
+};
+
+/*
+ * page_pool.pending while the pool lives: PP_PENDING_LIVE - pages released elsewhere; so it never
+ * gets near 0. Destroying it takes PP_PENDING_LIVE away and adds what was held, which leaves the
+ * pages that are still out. Who brings it to 0 frees the pool. page_pool_ref() adds PP_PENDING_REF.
+ */
+#define PP_PENDING_LIVE (1ull << 62)
+#define PP_PENDING_REF (1ull << 40)
+
+struct page_pool {
+	/* consumer, every allocation and direct put */
+	struct pp_cache cache PP_ALIGNED(PP_CACHELINE);
+	struct pp_napi *napi; /* never NULL; consumer writes, anyone reads, atomic */
+	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
+
+	/* consumer, refill and slow path; read by anyone, atomic */
+	uint64_t held PP_ALIGNED(PP_CACHELINE); /* pages that ever came in */
+	uint64_t released_here;                 /* pages released in the consumer's context */
+	uint32_t stats_seq;                     /* odd while stats change */
+	int32_t nid;                            /* PP_NUMA_NO_NODE or the node asked for */
+	struct pp_consumer_stats stats;
+
+	/* anyone */
+	uint64_t pending PP_ALIGNED(PP_CACHELINE);
+	uint64_t released_refcnt; /* statistics, outside of the consumer's context */
+
+	struct pp_ring ring;
+
+	/* constant */
+	struct pp_provider *provider PP_ALIGNED(PP_CACHELINE);
+	uint32_t id;
+	uint8_t order;
+	bool has_stats;
+	unsigned retry_ms;
+	unsigned warn_ms;
+
+	/* tear-down; under its lock */
+	struct pp_napi_ref *napi_refs;      /* consumer */
+	struct page_pool *next, **link;     /* list of destroyed pools with pages out */
+	int64_t destroyed_ns, next_warn_ns; /* CLOCK_MONOTONIC */
+	int64_t next_retry_ns;
+};
+
+#endif
