@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from pagepool.bench.events import Event, Recorded, RunStarted, Started, TestFailed
-from pagepool.bench.simple import SHORT_PERIOD
+from pagepool.bench.simple import MIN_CPU_SHARE, SHORT_PERIOD
 from pagepool.results.model import Build, Machine, Record, ResultSet, Run
 
 
@@ -36,6 +36,7 @@ class Collector:
         self.machine: Machine = {}
         self.failed: list[TestFailed] = []
         self._runs: dict[int, list[Record]] = {}
+        self._shares: dict[str, float] = {}
 
     def add(self, event: Event) -> None:
         """One more event."""
@@ -44,7 +45,9 @@ class Collector:
         elif isinstance(event, RunStarted):
             self._runs[event.run] = []
         elif isinstance(event, Recorded):
+            name = event.record.name
             self._runs.setdefault(event.run, []).append(event.record)
+            self._shares[name] = min(event.cpu_share, self._shares.get(name, 1.0))
         elif isinstance(event, TestFailed):
             self.failed.append(event)
 
@@ -80,6 +83,18 @@ class Collector:
             if seconds < SHORT_PERIOD:
                 shortest[record.name] = min(seconds, shortest.get(record.name, seconds))
         return list(shortest.items())
+
+    def disturbed(self) -> list[tuple[str, float]]:
+        """Tests that had less of their CPU than `MIN_CPU_SHARE`: name, and its worst share.
+
+        Too short a test is not judged: scheduling goes by milliseconds.
+        """
+        short = {name for name, _ in self.too_short()}
+        return [
+            (name, share)
+            for name, share in self._shares.items()
+            if share < MIN_CPU_SHARE and name not in short
+        ]
 
 
 def _summary(name: str, records: list[Record]) -> Summary:

@@ -39,11 +39,16 @@ class TestStarted(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A test gave a figure. ``pmu_line`` is the kernel's line for instructions, if counted."""
+    """A test gave a figure.
+
+    ``pmu_line`` is the kernel's line for instructions, if counted. ``cpu_share`` is the part of
+    the time (0 to 1) in which the worker really ran: what is missing, other programs had.
+    """
 
     run: int
     record: Record
     pmu_line: str = ""
+    cpu_share: float = 1.0
 
 
 class TestFailed(msgspec.Struct, frozen=True):

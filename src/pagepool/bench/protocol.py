@@ -41,7 +41,10 @@ class Ready(msgspec.Struct, tag=True):
 
 
 class Done(msgspec.Struct, tag=True):
-    """What a job measured; fields as in `pagepool.bench._loops.Timing`."""
+    """What a job measured; fields as in `pagepool.bench._loops.Timing`.
+
+    ``cpu_share`` is CPU time of the thread over wall-clock time, for the whole test.
+    """
 
     name: str
     step: int
@@ -52,6 +55,7 @@ class Done(msgspec.Struct, tag=True):
     instructions: int | None
     pmu_line: str
     warning: str
+    cpu_share: float
 
 
 class Failed(msgspec.Struct, tag=True):

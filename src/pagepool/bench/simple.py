@@ -36,6 +36,10 @@ MAX_RUNS = 1000
 #: A record that took less (seconds) is doubted: an interrupt or two are a visible part of it.
 SHORT_PERIOD = 0.05
 
+#: A test that had less than this part of its CPU is doubted. The kernel's own housekeeping
+#: takes less than one in a hundred.
+MIN_CPU_SHARE = 0.98
+
 
 def list_tests() -> list[Test]:
     """Every test, in the order in which they run."""
@@ -126,7 +130,7 @@ def _one_run(
             raise WorkerDied(f"the worker answered nonsense in {test.name}: {answer}")
         if answer.warning:
             yield Warned(answer.warning)
-        yield Recorded(run, _record(answer), answer.pmu_line)
+        yield Recorded(run, _record(answer), answer.pmu_line, answer.cpu_share)
 
 
 def _record(done: Done) -> Record:

@@ -12,6 +12,7 @@ import os
 import queue
 import sys
 import threading
+import time
 
 import msgspec
 
@@ -79,10 +80,12 @@ def _set_up(setup: Setup) -> Ready:
 
 
 def _measure(job: Job) -> Done | Failed:
+    wall, busy = time.monotonic_ns(), time.thread_time_ns()
     try:
         timing = _loops.run(job.test, job.loops, job.stats)
     except _loops.TestError as error:
         return Failed(str(error), error.errno)
+    wall, busy = time.monotonic_ns() - wall, time.thread_time_ns() - busy
     return Done(
         name=timing.name,
         step=timing.step,
@@ -93,6 +96,7 @@ def _measure(job: Job) -> Done | Failed:
         instructions=timing.instructions,
         pmu_line=timing.pmu_line,
         warning=timing.warning,
+        cpu_share=min(busy / wall, 1.0) if wall > 0 else 1.0,
     )
 
 

@@ -265,6 +265,8 @@ class _Session:
         short = collector.too_short()
         if short:
             _say(_short_warning(short, collector))
+        if disturbed := collector.disturbed():
+            _say(_disturbed_warning(disturbed))
         if status == 130:
             records = len(collector.records)
             what = "nothing was measured" if not records else f"{records} records were kept"
@@ -368,6 +370,15 @@ def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:
     )
 
 
+def _disturbed_warning(disturbed: list[tuple[str, float]]) -> str:
+    name, share = min(disturbed, key=lambda item: item[1])
+    others = f" and {len(disturbed) - 1} more" if len(disturbed) > 1 else ""
+    return (
+        f"warning: {name}{others} had to share the CPU ({share:.0%} of the time was its own): "
+        "stop other programs, or choose another CPU with --cpu"
+    )
+
+
 def _compact(count: int) -> str:
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= size and count % size == 0:
@@ -407,7 +418,8 @@ def _print_table(collector: Collector) -> None:
         table.add_row(summary.name, *cells)
     console = Console(highlight=False)
     # A terminal that is too narrow breaks the lines; a figure that is cut is worse.
-    console.width = max(console.width, console.measure(table).maximum)
+    wide = console.options.update(max_width=1000)
+    console.width = max(console.width, console.measure(table, options=wide).maximum)
     console.print(table)
     machine = collector.machine
     for key in _SHOWN:
