@@ -95,9 +95,11 @@ static struct pp_page *refill(struct page_pool *pool)
 
 static void enters_pool(struct page_pool *pool, struct pp_page **pages, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		pages[i]->private_ = NULL;
 		/* relaxed: published by whatever hands the page to another thread. */
 		pp_store_relaxed(&pages[i]->pp, pool);
+	}
 	pp_add_single_writer(&pool->held, n);
 }
 

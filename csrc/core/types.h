@@ -49,6 +49,7 @@ struct pp_page {
 	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic */
 	void *addr;                   /* constant */
 	struct pp_provider *provider; /* constant */
+	void *private_;               /* whoever holds the page */
 	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
 	uint32_t prev;                /* likewise; 0: first */
 	int16_t nid;                  /* NUMA node; written while the provider owns the page */
