@@ -233,7 +233,7 @@ def test_settings_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPat
         {"cpu": -1},
     ):
         with pytest.raises(SettingsError):
-            run_simple(**settings)  # type: ignore[arg-type]
+            run_simple(**settings)
 
 
 def test_one_pattern_as_a_plain_string() -> None:

@@ -352,8 +352,8 @@ static uint64_t steady_counter(void *ctx)
 static int steady_wall(void *ctx, uint64_t *ns)
 {
 	(void)ctx;
-	/* In the fourth look the CPU is away for 17 ms, between counter and clock. */
-	fake_now += fake_now == 300 ? 17000000 : 100;
+	/* In the fifth look the CPU is away for 17 ms, between counter and clock. */
+	fake_now += fake_now == 400 ? 17000000 : 100;
 	*ns = fake_now;
 	return 0;
 }
