@@ -10,7 +10,7 @@ Why nothing here can corrupt memory:
   thread that is in it.
 - A Page is HELD, or GONE, or, if it was put while views of it existed, VIEWED: then it left its pool
   and this object keeps one reference of its own to the memory until the last view is gone.
-- ``page.view`` is made once per page of memory and kept by the pool, because making one costs more
+- ``page.view()`` is made once per page of memory and kept by the pool, because making one costs more
   than all the rest. Before the page goes back it is looked at: if anybody but the pool has it, or a
   slice of it, or a buffer through it, the page is VIEWED as above and the pool forgets the view.
 - A page in flight keeps its C pool alive, and a Page keeps its PagePool. A PagePool lets go of its
@@ -364,12 +364,10 @@ cdef extern from *:
 
         return Py_REFCNT(view) != 1 || mv->exports != 0 || mv->mbuf->exports != 1;
     }
+    /* Has the user called release() on it? */
     static inline int pp_view_is_released(PyObject *view)
     {
-        /* view.release() by the user; the flag stands in the managed buffer or the view. */
-        PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
-
-        return (mv->flags & _Py_MEMORYVIEW_RELEASED) != 0;
+        return (((PyMemoryViewObject *)view)->flags & _Py_MEMORYVIEW_RELEASED) != 0;
     }
     static inline void pp_xincref(PyObject *o) { Py_XINCREF(o); }
     """
@@ -381,16 +379,22 @@ cdef extern from *:
 @cython.final
 @cython.no_gc
 cdef class Memory:
-    """What page.view is a view of. It keeps the provider; once the page has left its pool because
+    """What page.view() is a view of. It keeps the provider; once the page has left its pool because
     the view was held, also the page."""
     cdef void *memory
     cdef Py_ssize_t length
     cdef pp_provider *provider
     cdef pp_page *page
+    cdef PyObject *view       # what page.view() gives; the pool has the reference
+    cdef Py_ssize_t exports   # buffers of it: the view's, and those of views that were released
     cdef unsigned born
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.memory, self.length, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.exports -= 1
 
     def __dealloc__(self):
         if self.born != generation:
@@ -399,6 +403,12 @@ cdef class Memory:
             pp_page_put(self.page)
         if self.provider is not NULL:
             pp_provider_put(self.provider)
+
+    cdef bint is_held(self) noexcept:
+        """Does anybody but the pool have a view?"""
+        if _view_is_released(self.view):
+            return self.exports != 0
+        return self.exports != 1 or _view_is_held(self.view)
 
 
 @cython.final
@@ -443,7 +453,7 @@ cdef class Page:
     # -- the buffer protocol
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        if self.state != HELD:
+        if self.state != HELD or self.born != generation:
             self.check()
         PyBuffer_FillInfo(view, self, self.memory, self.length, 0, flags)
         self.views += 1
@@ -464,9 +474,9 @@ cdef class Page:
     cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
         """HELD on entry."""
         cdef PagePool pool = self.pool_
-        cdef PyObject *view = <PyObject *>pp_page_private(self.page)
+        cdef void *memory = pp_page_private(self.page)
 
-        if view is not NULL and _view_is_held(view):
+        if memory is not NULL and (<Memory>memory).is_held():
             pool.forget_view(self.page)
         if self.views:
             # Somebody else holds it: it leaves the pool, and the last view frees it.
@@ -481,14 +491,14 @@ cdef class Page:
             pool.settle()
 
     def view(self):
-        cdef PyObject *view
+        cdef void *memory
 
         if self.state != HELD or self.born != generation:
             self.check()
-        view = <PyObject *>pp_page_private(self.page)
-        if view is NULL or _view_is_released(view):
+        memory = pp_page_private(self.page)
+        if memory is NULL or _view_is_released((<Memory>memory).view):
             return self.pool_.make_view(self.page)
-        return <object>view
+        return <object>(<Memory>memory).view
 
     def put(self, *, bint allow_direct=False):
         self.check()
@@ -707,7 +717,7 @@ cdef class PagePool:
     cdef Napi napi_           # None: not bound
     cdef pp_napi *cnapi       # its C part, or NULL
     cdef object provider_     # what was given; None: an arena of its own
-    cdef dict views           # address -> the view of that page, see Page.view
+    cdef dict views           # address -> (Memory, its view), see Page.view
     cdef object last_stats    # once pool is NULL; an exception if it was made without
     cdef object facts         # (id, order, pool_size, node), once pool is NULL
     cdef bint closed_
@@ -805,25 +815,32 @@ cdef class PagePool:
     cdef object make_view(self, pp_page *page):
         cdef size_t address = <size_t>pp_page_address(page)
         cdef Memory memory
-        cdef object view = self.views.get(address)
+        cdef tuple entry = self.views.get(address)
+        cdef object view
 
-        if view is None or _view_is_released(<PyObject *>view):
+        if entry is None:
             memory = Memory.__new__(Memory)
             memory.memory = <void *>address
             memory.length = self.page_size_
             memory.born = generation
             memory.provider = page_pool_provider(self.pool)
             pp_provider_get(memory.provider)
+        else:
+            memory = <Memory>entry[0]
+        if entry is None or _view_is_released(memory.view):
             view = memoryview(memory)
-            self.views[address] = view
-        pp_page_set_private(page, <void *>view)
+            self.views[address] = (memory, view)
+            memory.view = <PyObject *>view
+        else:
+            view = entry[1]
+        pp_page_set_private(page, <void *>memory)
         return view
 
     cdef void forget_view(self, pp_page *page) noexcept:
         """Somebody has it: it keeps the page from now on, and the pool has no part in it."""
-        cdef object view = self.views.pop(<size_t>pp_page_address(page))
+        cdef tuple entry = self.views.pop(<size_t>pp_page_address(page))
 
-        (<Memory>view.obj).page = page
+        (<Memory>entry[0]).page = page
         pp_page_get(page)
         pp_page_set_private(page, NULL)
 
