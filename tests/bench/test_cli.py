@@ -183,6 +183,33 @@ def test_a_full_disk_is_said(bench: Bench) -> None:
     assert result.out.count("Type:lock ") == 1
 
 
+def test_a_full_disk_behind_the_output(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "--loops", "2k", "--runs", "1", "--tests", "lock"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "pagepool bench: standard output: No space left on device\n"
+
+
+def test_without_standard_output(tmp_path: Path) -> None:
+    saved = tmp_path / "x.json"
+    command = " ".join([*COMMAND, "--loops", "2k", "--runs", "1", "--json", str(saved), ">&-"])
+    done = subprocess.run(
+        ["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(read(str(saved)).builds[0].records) == len(NAMES)
+
+
 def test_json_replaces_a_longer_file(bench: Bench, tmp_path: Path) -> None:
     saved = tmp_path / "x.json"
     saved.write_text("x" * 100_000)

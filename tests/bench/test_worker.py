@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,30 @@ def test_the_parents_mask_is_as_before() -> None:
         assert int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1
         os.kill(worker.pid, signal.SIGINT)
         assert isinstance(worker.ask(Job("lock", 1000), "in a test"), Done)
+
+
+def test_ctrl_c_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = []
+
+    class Popen(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            pids.append(self.pid)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
+    with pytest.raises(KeyboardInterrupt):
+        Worker()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, set()) == before
+    assert len(pids) == 1 and not Path(f"/proc/{pids[0]}").exists()
+
+
+def test_a_worker_that_nobody_holds_ends() -> None:
+    worker = Worker()
+    pid = worker.pid
+    del worker
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_events_come_in_order() -> None:

@@ -44,10 +44,20 @@ class Worker:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
             )
         except OSError as error:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             self._errors.close()
             raise BenchError(f"cannot start a worker: {error.strerror or error}") from None
-        finally:
+        try:
+            # A Ctrl-C that came meanwhile is raised here, when nobody has the worker yet.
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:
+            self.close()
+            raise
+
+    def __del__(self) -> None:
+        """Ends a worker that no ``with`` block got hold of: Ctrl-C came in between."""
+        if hasattr(self, "_process") and self._process.returncode is None:
+            self.close()
 
     @property
     def pid(self) -> int:

@@ -130,6 +130,23 @@ def simple(
     terminal a table. Exit status: 0, 1 when something gave no figure, 2 for wrong arguments,
     130 after Ctrl-C; what was measured until then is printed and kept.
     """
+    try:
+        _simple(loops, runs, tests, no_stats, cpu, json_path, label, list_only)
+    except KeyboardInterrupt:  # before the first test, or after the last one
+        _say("interrupted: nothing was measured")
+        sys.exit(130)
+
+
+def _simple(
+    loops: int,
+    runs: int,
+    tests: tuple[str, ...],
+    no_stats: bool,
+    cpu: int | None,
+    json_path: str | None,
+    label: str | None,
+    list_only: bool,
+) -> None:
     from pagepool import bench
 
     try:
@@ -196,7 +213,8 @@ class _Session:
         stem = "pagepool" if self._file is None else Path(str(json_path)).stem
         self._label = label or stem
         self._collector: Collector = Collector()
-        self._terminal = sys.stdout.isatty() and not self._to_stdout
+        # sys.stdout is None where file descriptor 1 was closed (>&-): then nobody wants to know.
+        self._terminal = bool(sys.stdout) and sys.stdout.isatty() and not self._to_stdout
         self._warned: list[str] = []
 
     def run(self, events: Iterator[Event]) -> int:
@@ -215,19 +233,22 @@ class _Session:
         except BenchError as error:
             status = 1
             _say(str(error))
-        except BrokenPipeError:
-            return self._reader_gone()
+        except OSError as error:
+            return self._output_gone(error)
         # From here on everything is quick, and must not be lost.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             return self._finish(status)
-        except BrokenPipeError:
-            return self._reader_gone()
+        except OSError as error:
+            return self._output_gone(error)
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def _reader_gone(self) -> int:
-        """Nobody reads the output any more (``| head``): end quietly, but keep the records."""
+    def _output_gone(self, error: OSError) -> int:
+        """Standard output takes no more. ``| head`` is a quiet end; the records are kept."""
+        if not isinstance(error, BrokenPipeError):
+            _say(f"standard output: {error.strerror or error}")
+        # What is still in the buffer must not fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self._write_json()
         return 1
@@ -301,7 +322,7 @@ class _Progress:
         self._task: Any = None
 
     def __enter__(self) -> _Progress:
-        if sys.stderr.isatty():
+        if sys.stderr and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
