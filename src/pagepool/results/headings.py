@@ -49,16 +49,15 @@ _INSERT = re.compile(
 _PARAMETER = re.compile(r"(?<!\S)([a-z_]{1,32})=([\w.,*-]{1,64})(?!\S)")
 _FACT = re.compile(r"# ([A-Za-z][\w ./()-]{0,47}): (\S.*)")
 _RUN = re.compile(r"# run (\d{1,9})\b.*")
-_CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU|Test system): (\S.*)")
+_CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU): (\S.*)")
 
 
 def heading(text: str) -> Heading | None:
     """A heading that names a build: a commit, or a phrase such as ``Before this patchset:``."""
     if match := _HASH.fullmatch(text):
-        # A decimal number of ten digits is a byte count sooner than a commit.
-        if not match.group(1).isdecimal() or match.group(2):
-            return Heading(match.group(1), text)
-        return None
+        commit = match.group(1)
+        # A short decimal number is a byte count sooner than a commit.
+        return Heading(commit, text) if not commit.isdecimal() or len(commit) >= 12 else None
     if len(text) > 100:
         return None
     if text.startswith("# ") and ":" not in text:

@@ -18,7 +18,7 @@ _QUOTE = re.compile(r"(?:[ \t]{0,3}>)+")
 _BAR = re.compile(r"[ \t]{0,3}\|(?=[ \t]|$)")
 #: Colours of ``dmesg --color=always``, and what else a terminal capture leaves behind.
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]+")
 
 _DATE = (
     r"(?:(?:[A-Z][a-z]{2}[ ]+)?[A-Z][a-z]{2}[ ]+\d{1,2}[ ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[ ]\d{4})?"
@@ -101,5 +101,5 @@ def peel(raw: str) -> Line:
 
 
 def clean(text: str) -> str:
-    """``text`` without control characters, so that a log cannot drive a terminal."""
+    """One line without control characters, so that a log cannot drive a terminal."""
     return _CONTROL.sub("", text.replace("\t", " ").replace("\xa0", " "))

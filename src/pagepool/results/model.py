@@ -20,20 +20,23 @@ Kind: TypeAlias = Literal["elem", "cpu", "sum"]
 #: ``note``: worth knowing; ``warning``: a figure may mislead; ``error``: something was not read.
 Severity: TypeAlias = Literal["note", "warning", "error"]
 
-#: Facts about a machine or the settings of a run: lower-case key -> text, in the order read.
-Machine: TypeAlias = dict[str, str]
-
 #: What identifies a test: (kind, name, step, cpu). A line without a step is a line with step 0:
 #: old modules did not print it.
 Key: TypeAlias = tuple[Kind, str, int, int]
 
-#: Oddities that make a record unfit for arithmetic. It is still kept and listed.
-IMPOSSIBLE = frozenset({"zero-loops", "zero-time", "no-figure"})
-
-
 #: What the kernel can print as %llu; JSON is held to the same range.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Nanoseconds: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}\.[0-9]{1,9}$")]
+#: Names and headings are shown on terminals: no control characters in them, and not a book.
+Text: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z", max_length=20_000)
+]
+Nanoseconds: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}\.[0-9]{1,9}\Z")]
+
+#: Facts about a machine or the settings of a run: lower-case key -> text, in the order read.
+Machine: TypeAlias = dict[Text, Text]
+
+#: Oddities that make a record unfit for arithmetic. It is still kept and listed.
+IMPOSSIBLE = frozenset({"zero-loops", "zero-time", "no-figure"})
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -72,7 +75,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time stamp in seconds. ``cpus`` is the number of CPUs in a ``sum`` line.
     """
 
-    name: str
+    name: Text
     kind: Kind = "elem"
     step: int | None = None
     cpu: int | None = None
@@ -124,8 +127,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The printed nanoseconds, three decimals.
 
         The kernel divides the remainder by ``count / 1000``, so a count that is no multiple of
-        1000 can print a fraction of 1000 thousandths: ``5.1000``. The value itself is below the
-        next whole nanosecond; without an interval to compute it from, that is 5.999.
+        1000 can print a fraction of 1000 thousandths: ``5.1000`` (up to 1009 from 100,000 loops
+        on). The value itself is below the next whole nanosecond; without an interval to compute
+        it from, that is 5.999.
         """
         if self.printed_ns is None:
             if self.invoke_count and self.time_interval_ns is not None:
@@ -135,7 +139,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if len(fraction) > 3:
             if self.invoke_count and self.time_interval_ns is not None:
                 return _cut(self.time_interval_ns, self.invoke_count)
-            if len(fraction) == 4 and fraction[0] == "1":
+            if len(fraction) == 4 and fraction.startswith("100"):
                 return Decimal(f"{whole}.999")
         return Decimal(f"{whole}.{fraction[:3]:0<3}")
 
@@ -183,10 +187,10 @@ class Build(msgspec.Struct, frozen=True, omit_defaults=True):
     ``kernel`` the version line.
     """
 
-    label: str
+    label: Text
     runs: tuple[Run, ...] = ()
-    kernel: str | None = None
-    heading: str | None = None
+    kernel: Text | None = None
+    heading: Text | None = None
     machine: Machine = {}
     source: Source | None = None
 
@@ -213,9 +217,18 @@ class ResultSet(msgspec.Struct, frozen=True, omit_defaults=True):
     sources: tuple[Input, ...] = ()
 
     def merge(self, other: ResultSet) -> ResultSet:
-        """This set followed by another one."""
+        """This set followed by another one; labels stay unique (``before``, ``before#2``)."""
+        builds = list(self.builds)
+        labels = {build.label for build in builds}
+        for build in other.builds:
+            label, number = build.label, 1
+            while label in labels:
+                number += 1
+                label = f"{build.label}#{number}"
+            labels.add(label)
+            builds.append(msgspec.structs.replace(build, label=label))
         return ResultSet(
-            builds=self.builds + other.builds,
+            builds=tuple(builds),
             oddities=self.oddities + other.oddities,
             sources=self.sources + other.sources,
         )

@@ -14,7 +14,7 @@ import msgspec
 
 from pagepool.results import jsonio
 from pagepool.results.errors import ResultsError
-from pagepool.results.lines import read_lines
+from pagepool.results.lines import clean, read_lines
 from pagepool.results.model import Build, Input, Record, ResultSet, Run
 from pagepool.results.text import TextReader
 from pagepool.results.time_bench import judge
@@ -35,16 +35,17 @@ _MAGIC = (
 def read(path: str) -> ResultSet:
     """Read one file, or standard input for ``-``. Raises `ResultsError`."""
     if path == "-":
+        if sys.stdin is None:
+            raise ResultsError("-", "standard input is closed")
         return read_stream(sys.stdin.buffer, "-")
+    name = printable(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116  (names nothing that is no str)
+            raise ResultsError(name, "is a directory", "give the files in it")
+        with open(path, "rb", buffering=1 << 20) as stream:  # noqa: PTH123
+            return read_stream(stream, name)
     except (OSError, ValueError) as error:
-        raise ResultsError(path, *_reason(error)) from None
-    with open(descriptor, "rb", buffering=1 << 20) as stream:  # noqa: PTH123  (a descriptor)
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise ResultsError(path, "is a directory", "give the files in it")
-        os.set_blocking(descriptor, True)
-        return read_stream(stream, path)
+        raise ResultsError(name, *_reason(error)) from None
 
 
 def read_stream(stream: IO[bytes], name: str) -> ResultSet:
@@ -100,7 +101,8 @@ def _read_json(stream: _Rejoined, name: str) -> ResultSet:
     builds = tuple(_judged(build) for build in results.builds if build.records)
     if not builds:
         raise ResultsError(name, "no results in it")
-    sources = (*results.sources, Input(name, "json", data.count(b"\n"), len(data)))
+    # What a document was made from stays its source; reading and writing it changes nothing.
+    sources = results.sources or (Input(name, "json", data.count(b"\n"), len(data)),)
     return ResultSet(builds, results.oddities, sources)
 
 
@@ -131,6 +133,11 @@ def _reason(error: OSError | ValueError) -> tuple[str, str]:
     if isinstance(error, OSError):
         return error.strerror or str(error), ""
     return str(error), "check the name"
+
+
+def printable(name: str) -> str:
+    """A file name that can be printed and put into JSON, whatever its bytes are."""
+    return clean(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def same_file(one: str, other: str) -> bool:

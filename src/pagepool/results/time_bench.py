@@ -84,7 +84,7 @@ _TAIL = [
     _slot("-"),
     _slot(r"\(invoke"),
     _slot(rf"count:{_NUMBER}", "invoke_count"),
-    _slot(rf"tsc_interval:{_NUMBER}\)", "tsc_interval"),
+    _slot(rf"tsc_interval:{_NUMBER}\)\W*", "tsc_interval"),
 ]
 _ELEM = _FIGURES + _NS + _STEP + _TAIL
 _SUM = [*_FIGURES, _slot(rf"CPUs:{_NUMBER}", "cpus"), _slot(r"step:([0-9]{1,9})", "step")]
