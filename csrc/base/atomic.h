@@ -30,6 +30,10 @@
 #define pp_add_single_writer(p, n) \
 	__atomic_store_n((p), __atomic_load_n((p), __ATOMIC_RELAXED) + (n), __ATOMIC_RELAXED)
 
+/* What the writer did before comes before the new value, for who loads that with acquire. */
+#define pp_add_single_writer_release(p, n) \
+	__atomic_store_n((p), __atomic_load_n((p), __ATOMIC_RELAXED) + (n), __ATOMIC_RELEASE)
+
 static inline void pp_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

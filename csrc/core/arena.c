@@ -27,7 +27,7 @@ static void list_add(struct pp_arena *arena, uint32_t i, unsigned order)
 {
 	struct pp_page *page = &arena->pages[i];
 
-	page->order = (uint8_t)order;
+	pp_store_relaxed(&page->order, (uint8_t)order);
 	pp_page_set_state(page, PP_PAGE_FREE);
 	page->prev = 0;
 	page->next = arena->free[order];
@@ -55,8 +55,10 @@ static void buddy_free(struct pp_arena *arena, uint32_t i, unsigned order)
 	while (order < PP_CHUNK_ORDER) {
 		uint32_t buddy = i ^ (1u << order);
 
-		/* Both halves lie in one chunk, and chunks are mapped whole. */
-		if (arena->pages[buddy].state != PP_PAGE_FREE || arena->pages[buddy].order != order)
+		/* Both halves lie in one chunk, and chunks are mapped whole. relaxed: it may go
+		 * from taken to handed out without the lock, but to and from free only under it. */
+		if (pp_load_relaxed(&arena->pages[buddy].state) != PP_PAGE_FREE ||
+		    arena->pages[buddy].order != order)
 			break;
 		list_del(arena, buddy);
 		i &= ~(1u << order);
@@ -134,7 +136,7 @@ static size_t take(struct pp_arena *arena, unsigned order, size_t n, struct pp_p
 		for (uint32_t k = 0; k < 1u << (block - order); k++) {
 			struct pp_page *page = &arena->pages[i + k];
 
-			page->order = (uint8_t)order;
+			pp_store_relaxed(&page->order, (uint8_t)order);
 			/* relaxed: written under the lock, read by anyone as a hint. */
 			pp_add_single_writer(&arena->taken, 1u << order);
 			page->ref = PP_REF_ONE;
@@ -209,16 +211,26 @@ void pp_arena_free_locked(struct pp_arena *arena, struct pp_page *page)
 
 	pthread_mutex_lock(&arena->lock);
 	pp_arena_give(arena, page);
-	last = arena->closing && !arena->taken;
+	last = arena->life == PP_ARENA_CLOSED && !arena->taken;
 	pthread_mutex_unlock(&arena->lock);
-	/* closing is never taken back, and without pages and references nobody can come. */
+	/* It does not open again, and without pages and references nobody can come. */
 	if (last)
 		arena_destroy(arena);
 }
 
 static void arena_free(struct pp_provider *p, struct pp_page *page)
 {
-	pp_arena_free(to_arena(p), page);
+	struct pp_arena *arena = to_arena(p);
+
+	pp_page_set_state(page, PP_PAGE_IDLE);
+	if (likely(page->order == 0) && likely(pp_magazine_give(arena, page)))
+		return;
+	pp_arena_free_locked(arena, page);
+}
+
+PP_NOINLINE void pp_page_free_slow(struct pp_page *page)
+{
+	page->provider->ops->free(page->provider, page);
 }
 
 static void arena_retire(struct pp_provider *p)
@@ -228,16 +240,16 @@ static void arena_retire(struct pp_provider *p)
 
 	/* Nobody allocates any more. From here on no magazine takes a page of this arena... */
 	pthread_mutex_lock(&arena->lock);
-	pp_store_relaxed(&arena->closing, true);
-	/* ...and one page is held for us, so that nobody else finds that it was the last. */
-	arena->taken++;
+	pp_store_relaxed(&arena->life, (uint8_t)PP_ARENA_CLOSING);
 	pthread_mutex_unlock(&arena->lock);
 
 	if (!pp_magazines_drain(arena, true))
 		return; /* a magazine cannot be emptied: rather a leak than a page freed in use */
 
 	pthread_mutex_lock(&arena->lock);
-	last = !--arena->taken;
+	/* ...and only now may somebody else find that his page was the last. */
+	pp_store_relaxed(&arena->life, (uint8_t)PP_ARENA_CLOSED);
+	last = !arena->taken;
 	pthread_mutex_unlock(&arena->lock);
 	if (last)
 		arena_destroy(arena);
@@ -275,7 +287,8 @@ static struct pp_page *arena_page(struct pp_provider *p, const void *address)
 		struct pp_page *page = &arena->pages[i & ~((1u << order) - 1)];
 
 		if (pp_load_relaxed(&page->state) == PP_PAGE_OUT)
-			return page->order >= order ? page : NULL;
+			/* relaxed: a page that the caller does not hold may go meanwhile. */
+			return pp_load_relaxed(&page->order) >= order ? page : NULL;
 	}
 	return NULL;
 }
@@ -378,9 +391,9 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 			arena_destroy(arena);
 			return pp_fail(err, "no %s huge pages to be had: %s",
 				       params->huge == PP_HUGE_THP ? "transparent" : "reserved",
-				       params->huge == PP_HUGE_THP
-					       ? "the system has them switched off"
-					       : "see /proc/sys/vm/nr_hugepages");
+				       params->huge != PP_HUGE_THP ? "see /proc/sys/vm/nr_hugepages"
+				       : err == -EINVAL            ? "the system was built without"
+								   : "no memory");
 		}
 	}
 	*ret = &arena->base;
@@ -410,14 +423,14 @@ bool pp_arena_is_valid(struct pp_provider *p, const char **why)
 				*why = "a free list's back link is wrong";
 			if ((i - 1) & ((1u << order) - 1))
 				*why = "a free block is not aligned to its order";
-			if (order < PP_CHUNK_ORDER && buddy->state == PP_PAGE_FREE &&
-			    buddy->order == order)
+			if (order < PP_CHUNK_ORDER &&
+			    pp_load_relaxed(&buddy->state) == PP_PAGE_FREE && buddy->order == order)
 				*why = "two free buddies were not merged";
 			prev = i;
 			free_pages += 1u << order;
 		}
 	}
-	if (free_pages + arena->taken != arena->mapped + (arena->closing ? 1u : 0u))
+	if (free_pages + arena->taken != arena->mapped)
 		*why = "free pages + taken pages != mapped pages";
 	pthread_mutex_unlock(&arena->lock);
 	return !*why;

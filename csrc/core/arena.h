@@ -12,6 +12,12 @@
 
 struct pp_magazine;
 
+enum pp_arena_life {
+	PP_ARENA_OPEN = 0,
+	PP_ARENA_CLOSING, /* no reference left: no magazines any more, they are being emptied */
+	PP_ARENA_CLOSED,  /* the last page to come back frees the arena */
+};
+
 struct pp_arena {
 	struct pp_provider base;
 	/* constant */
@@ -28,7 +34,7 @@ struct pp_arena {
 	uint32_t mapped;                   /* pages usable so far, whole chunks */
 	uint64_t taken;                    /* pages not in the buddy: out + in magazines */
 	uint64_t failed;
-	bool closing; /* no reference left: the last page frees the arena, no magazines */
+	uint8_t life; /* enum pp_arena_life; written under lock, atomic */
 	/* under the magazines' lock */
 	struct pp_magazine *magazines;
 };

@@ -31,6 +31,7 @@ int pp_sys_thread(void *(*fn)(void *));
 int64_t pp_sys_now_ns(void);
 #ifdef PP_FAULT_INJECTION
 /* The n-th call from now on fails, once; 0: none. Returns what was left of the last countdown. */
+#define PP_FAIL_ALL INT64_MIN /* as n: every call fails */
 int64_t pp_sys_fail_nth(int64_t n);
 #endif
 

@@ -49,6 +49,8 @@ static void thread_exits(void *arg)
 		free(m);
 	}
 	pthread_mutex_unlock(&magazines_lock);
+	t->last_arena = NULL;
+	t->last = NULL;
 	memset(t->slot, 0, sizeof(t->slot));
 	t->over = true;
 }
@@ -81,9 +83,10 @@ static PP_COLD struct pp_magazine *create(struct pp_arena *arena)
 	/* One whose arena is gone will do. relaxed: written under the same lock. */
 	for (m = pp_my_magazines.all; m && pp_load_relaxed(&m->arena); m = m->next_of_thread)
 		;
-	/* A closing arena gets no more; under magazines_lock, so its drain has yet to come or has
-	 * been, and both find closing set. */
-	if (pp_load_relaxed(&arena->closing)) {
+	/* A closing arena gets no more. Under magazines_lock: if its drain has been, this sees that
+	 * it is closing; if the drain has yet to come, it empties what is made here.
+	 * relaxed: ordered by that lock. */
+	if (pp_load_relaxed(&arena->life) != PP_ARENA_OPEN) {
 		m = NULL;
 	} else {
 		if (!m) {
@@ -115,8 +118,11 @@ struct pp_magazine *pp_magazine_find(struct pp_arena *arena)
 		;
 	if (!m)
 		m = create(arena);
-	if (m)
+	if (m) {
+		pp_my_magazines.last_arena = arena;
+		pp_my_magazines.last = m;
 		pp_my_magazines.slot[arena->id % PP_MAGAZINE_SLOTS] = m;
+	}
 	return m;
 }
 

@@ -26,7 +26,9 @@ int pp_napi_create(struct pp_napi **ret)
 
 	if (!napi)
 		return pp_fail(-ENOMEM, "no memory for a napi");
-	napi->owner = PP_NO_THREAD;
+	/* relaxed: a producer that looks at a pool just bound to it reads this after, because the
+	 * address of what it reads depends on the pool (the store there is release). */
+	pp_store_relaxed(&napi->owner, PP_NO_THREAD);
 	napi->refs = 1;
 	*ret = napi;
 	return 0;

@@ -9,12 +9,18 @@
  */
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "internal.h"
 
-/* A consumer that is always in its slow path, or was preempted there: then a figure or two may be
- * from before a refill and the others from after it. */
+/*
+ * A consumer that was preempted in the middle of a change comes back when it is scheduled: yield to
+ * it, then sleep, since a yield does not help against a reader of higher priority. In the end (60
+ * ms at least) give up, as a consumer may also be stopped, or be interrupted by this very reader:
+ * then a figure or two may be from before a refill and the others from after it.
+ */
 #define TRIES 1000
+#define TRIES_BEFORE_SLEEP 400
 
 struct raw {
 	uint64_t popped, pushed;
@@ -42,7 +48,9 @@ static void load(const struct page_pool *pool, struct raw *raw)
 		/* relaxed: not before the loads above, which are acquire. */
 		if (!(seq & 1) && pp_load_relaxed(&pool->stats_seq) == seq)
 			return;
-		if (tries % 16 == 15)
+		if (tries >= TRIES_BEFORE_SLEEP)
+			nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		else if (tries % 16 == 15)
 			sched_yield();
 	}
 }
@@ -50,6 +58,23 @@ static void load(const struct page_pool *pool, struct raw *raw)
 static uint64_t minus(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
+}
+
+/* Pages that somebody else held when they were put, outside of the consumer's context. */
+static uint64_t released_elsewhere(const struct page_pool *pool)
+{
+	/* acquire: before what follows for a destroyed pool, so that nothing is counted twice. */
+	uint64_t pending = pp_load_acquire(&pool->pending);
+	uint64_t gone;
+
+	/* That is all that a living pool's pending loses; references are multiples, and fall out.
+	 */
+	if (pending >= PP_PENDING_LIVE / 2)
+		return -pending % PP_PENDING_REF;
+	/* relaxed: settled since destroy, but for released_dying. */
+	gone = pp_load_relaxed(&pool->held) - pp_load_relaxed(&pool->released_here) -
+	       pp_load_relaxed(&pool->ring.released) - pending % PP_PENDING_REF;
+	return minus(gone, pp_load_relaxed(&pool->ring.released_dying));
 }
 
 int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *ret)
@@ -75,8 +100,7 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 	/* relaxed: independent counters, each by itself. */
 	stats.recycle_ring = pp_load_relaxed(&pool->ring.ring);
 	stats.recycle_ring_full = pp_load_relaxed(&pool->ring.ring_full);
-	stats.recycle_released_refcnt =
-		raw.s.released_refcnt + pp_load_relaxed(&pool->released_refcnt);
+	stats.recycle_released_refcnt = raw.s.released_refcnt + released_elsewhere(pool);
 
 	stats.size = ret->size;
 	if (ret->size > sizeof(stats))
@@ -87,10 +111,12 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 
 int32_t page_pool_inflight(const struct page_pool *pool)
 {
-	/* relaxed: a snapshot. released first, so that a page that comes in and leaves meanwhile
-	 * does not make it negative. acquire: keeps that order. */
+	/* A snapshot. What was released first, so that a page that comes in and leaves meanwhile
+	 * does not make it negative. acquire: pairs with the release of who counted the page out,
+	 * after it was counted in. relaxed: ordered by the three before it. */
 	uint64_t pending = pp_load_acquire(&pool->pending);
 	uint64_t here = pp_load_acquire(&pool->released_here);
+	uint64_t full = pp_load_acquire(&pool->ring.released);
 	uint64_t held = pp_load_relaxed(&pool->held);
 
 	/* Destroyed, and kept by page_pool_ref(): pending is what is still out. */
@@ -98,5 +124,5 @@ int32_t page_pool_inflight(const struct page_pool *pool)
 		return (int32_t)(uint32_t)pending;
 	/* 32-bit serial arithmetic, as the kernel: references are multiples of 2^32 and fall out.
 	 */
-	return (int32_t)((uint32_t)held - (uint32_t)here + (uint32_t)pending);
+	return (int32_t)((uint32_t)held - (uint32_t)here - (uint32_t)full + (uint32_t)pending);
 }

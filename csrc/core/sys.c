@@ -22,6 +22,8 @@ int64_t pp_sys_fail_nth(int64_t n)
 static bool fault(void)
 {
 	/* relaxed: a counter, nothing is published through it. */
+	if (pp_load_relaxed(&countdown) == PP_FAIL_ALL)
+		return true;
 	return pp_load_relaxed(&countdown) > 0 && pp_fetch_add_relaxed(&countdown, -1) == 1;
 }
 #else

@@ -114,6 +114,7 @@ static void janitor_add(struct page_pool *pool)
 	pool->next_warn_ns = pool->destroyed_ns + (int64_t)pool->warn_ms * 1000000;
 	pool->next = destroyed;
 	pool->link = &destroyed;
+	pool->watched = true;
 	if (pool->next)
 		pool->next->link = &pool->next;
 	destroyed = pool;
@@ -134,7 +135,7 @@ static void janitor_add(struct page_pool *pool)
 
 void pp_pool_free(struct page_pool *pool)
 {
-	if (pool->link) {
+	if (pool->watched) {
 		pthread_mutex_lock(&janitor_lock);
 		*pool->link = pool->next;
 		if (pool->next)
@@ -188,14 +189,14 @@ void page_pool_destroy(struct page_pool *pool)
 	pp_spin_lock(&ring->lock);
 	ring->dying = true;
 	pp_spin_unlock(&ring->lock);
-	while ((page = pp_ring_peek(ring))) {
-		pp_ring_discard(ring);
+	while ((page = pp_ring_peek(ring, ring->consumer_head))) {
+		ring->consumer_head = pp_ring_discard(ring, ring->consumer_head);
 		pp_pool_release(pool, page, true);
 	}
 
-	/* From now on a page or reference that goes may be the last. What the consumer released is
+	/* From now on a page or reference that goes may be the last. What was released so far is
 	 * settled here, and what it held. */
 	if (page_pool_inflight(pool) != 0)
 		janitor_add(pool);
-	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here));
+	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here - ring->released));
 }

@@ -12,7 +12,7 @@
  *   cached pages            = pushed - popped, from 0 to capacity
  *   alloc_fast              = popped - refill - slow - drained
  *   recycle_cached          = pushed - filled
- *   in flight               = held - released_here - released_elsewhere
+ *   in flight               = held - released_here - ring.released - released elsewhere (pending)
  *   cached pages + pages in the ring <= in flight
  *   every page in cache or ring: ref == PP_REF_ONE, pp == the pool
  */
@@ -53,7 +53,7 @@ struct pp_page {
 	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
 	uint32_t prev;                /* likewise; 0: first */
 	int16_t nid;                  /* NUMA node; written while the provider owns the page */
-	uint8_t order;                /* of the block that starts here; likewise */
+	uint8_t order;                /* of the block that starts here; likewise, atomic */
 	uint8_t state;                /* enum pp_page_state; owner of the moment, atomic */
 } PP_ALIGNED(PP_CACHELINE);
 
@@ -115,6 +115,8 @@ struct pp_ring {
 	bool dying;        /* the pool was destroyed: nothing enters the ring any more */
 	uint64_t ring;     /* statistics, written under the lock, read by anyone, atomic */
 	uint64_t ring_full;
+	uint64_t released;       /* pages that did not fit and left the pool; likewise */
+	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
 	/* constant */
 	struct pp_page **queue PP_ALIGNED(PP_CACHELINE);
 	uint32_t size;
@@ -152,12 +154,13 @@ struct pp_consumer_stats {
 };
 
 /*
- * page_pool.pending while the pool lives: PP_PENDING_LIVE - pages released elsewhere; so it never
- * gets near 0. Destroying it takes PP_PENDING_LIVE away and adds what was held, which leaves the
- * pages that are still out. Who brings it to 0 frees the pool. page_pool_ref() adds PP_PENDING_REF.
+ * page_pool.pending while the pool lives: PP_PENDING_LIVE - pages released elsewhere, which are
+ * those that somebody else held; so it never gets near 0. Destroying it takes PP_PENDING_LIVE away
+ * and adds what was held, which leaves the pages that are still out. Who brings it to 0 frees the
+ * pool. page_pool_ref() adds PP_PENDING_REF.
  */
 #define PP_PENDING_LIVE (1ull << 62)
-#define PP_PENDING_REF (1ull << 40)
+#define PP_PENDING_REF (1ull << 50)
 
 struct page_pool {
 	/* consumer, every allocation and direct put */
@@ -174,7 +177,6 @@ struct page_pool {
 
 	/* anyone */
 	uint64_t pending PP_ALIGNED(PP_CACHELINE);
-	uint64_t released_refcnt; /* statistics, outside of the consumer's context */
 
 	struct pp_ring ring;
 
@@ -189,6 +191,7 @@ struct page_pool {
 	/* tear-down; under its lock */
 	struct pp_napi_ref *napi_refs;      /* consumer */
 	struct page_pool *next, **link;     /* list of destroyed pools with pages out */
+	bool watched;                       /* it is in the list; constant once destroyed */
 	int64_t destroyed_ns, next_warn_ns; /* CLOCK_MONOTONIC */
 	int64_t next_retry_ns;
 };

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The arena: limit, growth, merging, who has the memory, magazines of threads. */
+#include <semaphore.h>
+#include <unistd.h>
+
+#include "core/magazine.h"
+#include "test.h"
+
+static struct page_pool *pool_of_order(struct pp_provider *arena, unsigned order)
+{
+	struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
+	struct page_pool *pool;
+
+	params.provider = arena;
+	params.order = order;
+	params.pool_size = 1;
+	CHECK_OK(page_pool_create(&params, &pool));
+	return pool;
+}
+
+TEST(limit_and_growth)
+{
+	struct pp_provider *arena = make_arena(9 * MIB); /* 12 */
+	struct page_pool *pool = make_pool(arena, 0, NULL);
+	static struct pp_page *p[3072];
+	struct pp_provider_info info = info_of(arena);
+
+	CHECK_EQ(info.limit, 12 * MIB);
+	CHECK_EQ(info.mapped, 0);
+	CHECK_EQ(info.out, 0);
+	CHECK_EQ(info.failed, 0);
+	CHECK_EQ(info.nid, PP_NUMA_NO_NODE);
+	CHECK_EQ(info.huge, PP_HUGE_NONE);
+	alloc_n(pool, 1, p);
+	CHECK_EQ(info_of(arena).mapped, 4 * MIB);
+	alloc_n(pool, 1023, p + 1);
+	CHECK_EQ(info_of(arena).mapped, 4 * MIB);
+	CHECK_EQ(info_of(arena).out, 4 * MIB);
+	alloc_n(pool, 1, p + 1024);
+	CHECK_EQ(info_of(arena).mapped, 8 * MIB);
+	alloc_n(pool, 2047, p + 1025);
+	CHECK_EQ(info_of(arena).mapped, 12 * MIB);
+	CHECK_EQ(info_of(arena).out, 12 * MIB);
+	CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+	CHECK_EQ(info_of(arena).failed, 1);
+	CHECK_ARENA(arena);
+	/* Every byte is there, and everybody's own. */
+	for (int i = 0; i < 3072; i++)
+		memset(pp_page_address(p[i]), i, PP_PAGE_SIZE);
+	for (int i = 0; i < 3072; i++) {
+		const char *bytes = pp_page_address(p[i]);
+
+		CHECK_EQ(bytes[0], (char)i);
+		CHECK(!memcmp(bytes, bytes + 1, PP_PAGE_SIZE - 1));
+	}
+	put_n(pool, 3072, p, false);
+	CHECK_EQ(info_of(arena).out, (uint64_t)1024 * PP_PAGE_SIZE); /* those in the ring */
+	end(pool, arena);
+}
+
+TEST(merges_to_order_10_after_a_mess)
+{
+	for (uint64_t seed = 1; seed <= 5; seed++) {
+		struct pp_provider *arena = make_arena(16 * MIB);
+		uint64_t s = seed * 0x9e3779b97f4a7c15ull;
+		struct page_pool *pool[11];
+		struct pp_page *p[4096], *big[4];
+		size_t n = 0;
+
+		for (unsigned o = 0; o <= 10; o++)
+			pool[o] = pool_of_order(arena, o);
+		for (int step = 0; step < 4000; step++) {
+			if (n && rnd(&s) & 4096) {
+				size_t k = rnd_below(&s, n);
+				struct page_pool *owner = page_pool_get_pp(p[k]);
+
+				/* Let it leave: held by somebody else. */
+				pp_page_get(p[k]);
+				page_pool_put_full_page(owner, p[k], false);
+				pp_page_put(p[k]);
+				p[k] = p[--n];
+			} else {
+				unsigned order = (unsigned)rnd_below(&s, 11);
+				struct pp_page *page = page_pool_alloc_pages(pool[order]);
+
+				if (!page)
+					continue;
+				CHECK_EQ((uintptr_t)pp_page_address(page) % pp_page_size(page), 0);
+				p[n++] = page;
+			}
+		}
+		CHECK_ARENA(arena);
+		while (n--) {
+			pp_page_get(p[n]);
+			page_pool_put_full_page(page_pool_get_pp(p[n]), p[n], false);
+			pp_page_put(p[n]);
+		}
+		CHECK_OK(page_pool_update_nid(pool[0], PP_NUMA_NO_NODE));
+		CHECK_EQ(pages_out(arena), 0);
+		CHECK_ARENA(arena);
+		/* All of it in the largest pages: nothing is left in splinters, nor in this
+		 * thread's magazine. */
+		alloc_n(pool[10], 4, big);
+		CHECK_EQ(info_of(arena).out, 16 * MIB);
+		CHECK_PTR(page_pool_alloc_pages(pool[10]), NULL);
+		put_n(pool[10], 4, big, true);
+		for (unsigned o = 0; o <= 10; o++)
+			end_pool(pool[o], arena);
+		CHECK_EQ(pages_out(arena), 0);
+		pp_provider_put(arena);
+	}
+}
+
+TEST(reserve_is_marked)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena;
+	struct page_pool *pool;
+	static struct pp_page *p[1024];
+	unsigned marked = 0;
+
+	params.limit = 4 * MIB;
+	params.reserve = 10 * PP_PAGE_SIZE - 1; /* rounded up */
+	CHECK_OK(pp_arena_create(&params, &arena));
+	pool = make_pool(arena, 0, NULL);
+	alloc_n(pool, 1024, p);
+	for (int i = 0; i < 1024; i++)
+		marked += pp_page_is_pfmemalloc(p[i]);
+	CHECK_EQ(marked, 10);
+	CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+	put_n(pool, 1024, p, false);
+	CHECK_EQ(stats_of(pool).recycle_released_refcnt, 10);
+	/* The mark was of the moment, not of the page. */
+	CHECK_EQ(page_pool_inflight(pool), 1014);
+	page_pool_destroy(pool);
+	pool = make_pool(arena, 0, NULL);
+	alloc_n(pool, 512, p);
+	for (int i = 0; i < 512; i++)
+		CHECK(!pp_page_is_pfmemalloc(p[i]));
+	put_n(pool, 512, p, true);
+	end(pool, arena);
+}
+
+TEST(page_of_every_address)
+{
+	for (unsigned order = 0; order <= 10; order++) {
+		struct pp_provider *arena = make_arena(12 * MIB);
+		struct page_pool *pool = pool_of_order(arena, order);
+		struct pp_page *a = page_pool_alloc_pages(pool), *b = page_pool_alloc_pages(pool);
+		char *addr = pp_page_address(a);
+		const char *memory = ((struct pp_arena *)arena)->memory;
+
+		CHECK(a && b);
+		for (size_t i = 0; i < pp_page_size(a); i += PP_PAGE_SIZE / 2)
+			CHECK_PTR(pp_provider_page(arena, addr + i), a);
+		CHECK_PTR(pp_provider_page(arena, addr + pp_page_size(a) - 1), a);
+		/* Exactly the pages that are out have one. */
+		if (order) {
+			size_t found = 0;
+
+			for (size_t i = 0; i < 12 * MIB; i += PP_PAGE_SIZE) {
+				struct pp_page *page = pp_provider_page(arena, memory + i);
+
+				CHECK(!page || page == a || page == b);
+				found += page != NULL;
+			}
+			CHECK_EQ(found, (size_t)2 << order);
+		}
+		CHECK_PTR(pp_provider_page(arena, memory - 1), NULL);
+		CHECK_PTR(pp_provider_page(arena, memory + 12 * MIB), NULL);
+		CHECK_PTR(pp_provider_page(arena, &arena), NULL);
+		CHECK_PTR(pp_provider_page(arena, NULL), NULL);
+		page_pool_put_full_page(pool, b, true); /* in the cache: not free */
+		CHECK_PTR(pp_provider_page(arena, pp_page_address(b)), b);
+		pp_page_get(a);
+		page_pool_put_full_page(pool, a, true); /* left the pool, held: neither */
+		CHECK_PTR(pp_provider_page(arena, addr + pp_page_size(a) - 1), a);
+		pp_page_put(a);
+		for (size_t i = 0; i < PP_PAGE_SIZE << order; i += PP_PAGE_SIZE)
+			CHECK_PTR(pp_provider_page(arena, addr + i), NULL);
+		end(pool, arena);
+	}
+}
+
+TEST(memory_outlives_pool_and_provider)
+{
+	for (unsigned order = 0; order <= 10; order += 2) {
+		struct pp_provider *arena = make_arena(8 * MIB);
+		struct page_pool *pool = pool_of_order(arena, order);
+		struct pp_page *page = page_pool_alloc_pages(pool);
+		char *bytes = pp_page_address(page);
+
+		CHECK(page);
+		memset(bytes, 0x77, pp_page_size(page));
+		pp_page_get(page);
+		page_pool_put_full_page(pool, page, true);
+		page_pool_destroy(pool);
+		CHECK_EQ(refs_of(arena), 1);
+		pp_provider_put(arena);
+		/* The arena is retired, and whole but for the page. */
+		CHECK_ARENA(arena);
+		CHECK_EQ(((struct pp_arena *)arena)->taken, 1u << order);
+		CHECK_EQ(bytes[0], 0x77);
+		CHECK(!memcmp(bytes, bytes + 1, pp_page_size(page) - 1));
+		pp_page_put(page); /* and now the arena is gone: sanitizers would see it leak */
+	}
+}
+
+TEST(reference_keeps_the_provider)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct page_pool *pool;
+
+	pp_provider_get(arena);
+	pp_provider_put(arena);
+	pool = make_pool(arena, 0, NULL);
+	CHECK_EQ(refs_of(arena), 2);
+	pp_provider_put(arena); /* the pool's own is left */
+	CHECK_PTR(page_pool_provider(pool), arena);
+	pp_provider_get(arena);
+	end(pool, arena);
+}
+
+/* ---- magazines --------------------------------------------------------------------------------
+ */
+
+struct visitor {
+	struct pp_page **pages;
+	size_t n;
+	sem_t done, go;
+};
+
+static void *frees_and_waits(void *arg)
+{
+	struct visitor *v = arg;
+
+	for (size_t i = 0; i < v->n; i++)
+		pp_page_put(v->pages[i]);
+	sem_post(&v->done);
+	sem_wait(&v->go);
+	return NULL;
+}
+
+/* Pages that a thread has freed lie in its magazine: not out, but not in the buddy either. */
+static size_t idle(struct pp_provider *arena)
+{
+	return pp_magazines_count((struct pp_arena *)arena);
+}
+
+static struct page_pool *all_pages_held(struct pp_provider *arena, struct pp_page **p, size_t n)
+{
+	struct page_pool *pool = make_pool(arena, 1, NULL);
+
+	alloc_n(pool, n, p);
+	for (size_t i = 0; i < n; i++) {
+		pp_page_get(p[i]);
+		page_pool_put_full_page(pool, p[i], true);
+	}
+	CHECK_OK(page_pool_update_nid(pool, PP_NUMA_NO_NODE));
+	return pool;
+}
+
+TEST(thread_exit_gives_back)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct pp_page *p[100];
+	struct page_pool *pool = all_pages_held(arena, p, 100);
+	size_t before = idle(arena);
+	struct visitor v = {.pages = p, .n = 100};
+	pthread_t thread;
+
+	sem_init(&v.done, 0, 0);
+	sem_init(&v.go, 0, 0);
+	CHECK_EQ(pages_out(arena), 100);
+	CHECK_EQ(pthread_create(&thread, NULL, frees_and_waits, &v), 0);
+	sem_wait(&v.done);
+	CHECK_EQ(pages_out(arena), 0);
+	CHECK_EQ(idle(arena), before + 100);
+	CHECK_EQ(((struct pp_arena *)arena)->taken, before + 100);
+	sem_post(&v.go);
+	pthread_join(thread, NULL);
+	CHECK_EQ(idle(arena), before);
+	CHECK_EQ(((struct pp_arena *)arena)->taken, before);
+	end(pool, arena);
+}
+
+TEST(full_magazine_goes_back_by_half)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct pp_page *p[512];
+	struct page_pool *pool = all_pages_held(arena, p, 512);
+	struct visitor v = {.pages = p, .n = PP_MAGAZINE_SIZE + 1};
+	size_t before = idle(arena);
+	pthread_t thread;
+
+	sem_init(&v.done, 0, 0);
+	sem_init(&v.go, 0, 0);
+	CHECK_EQ(pthread_create(&thread, NULL, frees_and_waits, &v), 0);
+	sem_wait(&v.done);
+	CHECK_EQ(idle(arena), before + PP_MAGAZINE_SIZE + 1 - PP_MAGAZINE_FLUSH);
+	CHECK_EQ(pages_out(arena), 512 - PP_MAGAZINE_SIZE - 1);
+	CHECK_ARENA(arena);
+	sem_post(&v.go);
+	pthread_join(thread, NULL);
+	for (size_t i = v.n; i < 512; i++)
+		pp_page_put(p[i]);
+	end(pool, arena);
+}
+
+TEST(out_of_pages_takes_the_idle_ones_of_other_threads)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	static struct pp_page *p[1024];
+	struct page_pool *pool = all_pages_held(arena, p, 1024), *big = pool_of_order(arena, 6);
+	struct visitor v = {.pages = p, .n = 100};
+	struct pp_page *page;
+	pthread_t thread;
+
+	sem_init(&v.done, 0, 0);
+	sem_init(&v.go, 0, 0);
+	CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+	CHECK_EQ(pthread_create(&thread, NULL, frees_and_waits, &v), 0);
+	sem_wait(&v.done);
+	CHECK_EQ(idle(arena), 100);
+	page = page_pool_alloc_pages(pool); /* the thread is still there, and asleep */
+	CHECK(page);
+	CHECK_EQ(idle(arena), 0);
+	CHECK_EQ(info_of(arena).failed, 1);
+	page_pool_put_full_page(pool, page, true);
+	CHECK_ARENA(arena);
+	sem_post(&v.go);
+	pthread_join(thread, NULL);
+	/* A higher order takes this thread's own as well, and merges them. */
+	CHECK_PTR(page_pool_alloc_pages(big), NULL);
+	for (size_t i = 100; i < 1024; i++)
+		pp_page_put(p[i]);
+	CHECK_OK(page_pool_update_nid(pool, PP_NUMA_NO_NODE));
+	for (int i = 0; i < 16; i++) {
+		p[i] = page_pool_alloc_pages(big);
+		CHECK(p[i]);
+	}
+	CHECK_EQ(pages_out(arena), 1024);
+	put_n(big, 16, p, true);
+	end_pool(big, arena);
+	end(pool, arena);
+}
+
+/* A thread's magazine survives its arena, and serves the next one. */
+TEST(thread_outlives_many_arenas)
+{
+	unsigned magazines = 0;
+
+	for (int i = 0; i < 40; i++) {
+		struct pp_provider *arena[3];
+		struct page_pool *pool[3];
+		struct pp_page *page;
+
+		for (int k = 0; k < 3; k++) {
+			arena[k] = make_arena(4 * MIB);
+			pool[k] = make_pool(arena[k], 0, NULL);
+			page = page_pool_alloc_pages(pool[k]);
+			page_pool_put_full_page(pool[k], page, true);
+			CHECK_OK(page_pool_update_nid(pool[k], 0));
+			CHECK_EQ(idle(arena[k]), 64);
+		}
+		for (int k = 0; k < 3; k++)
+			end(pool[k], arena[k]);
+	}
+	for (struct pp_magazine *m = pp_my_magazines.all; m; m = m->next_of_thread) {
+		CHECK_EQ(m->count, 0);
+		magazines++;
+	}
+	CHECK(magazines <= 4); /* other tests' included */
+}
+
+/* More arenas at once than a thread has slots for. */
+TEST(more_arenas_than_slots)
+{
+	struct pp_provider *arena[2 * PP_MAGAZINE_SLOTS + 1];
+	struct page_pool *pool[PP_ARRAY_SIZE(arena)];
+	struct pp_page *page;
+
+	for (size_t k = 0; k < PP_ARRAY_SIZE(arena); k++) {
+		arena[k] = make_arena(4 * MIB);
+		pool[k] = make_pool(arena[k], 0, NULL);
+	}
+	for (int round = 0; round < 3; round++)
+		for (size_t k = 0; k < PP_ARRAY_SIZE(arena); k++) {
+			page = page_pool_alloc_pages(pool[k]);
+			CHECK_PTR(page->provider, arena[k]);
+			page_pool_put_full_page(pool[k], page, true);
+			CHECK_OK(page_pool_update_nid(pool[k], 0));
+			CHECK_EQ(idle(arena[k]), 64);
+			CHECK_ARENA(arena[k]);
+		}
+	for (size_t k = 0; k < PP_ARRAY_SIZE(arena); k++)
+		end(pool[k], arena[k]);
+}
+
+/* ---- huge pages -------------------------------------------------------------------------------
+ */
+
+TEST(transparent_huge_pages)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena;
+	struct page_pool *pool;
+	struct pp_page *page;
+	int err;
+
+	params.limit = 8 * MIB;
+	params.huge = PP_HUGE_THP;
+	err = pp_arena_create(&params, &arena);
+	if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK)) {
+		/* A system without them (or an emulator): refused, or taken as advice. */
+		CHECK(!err || strstr(page_pool_last_error(), "no transparent huge pages"));
+		if (err)
+			return;
+	}
+	CHECK_OK(err);
+	CHECK_EQ(info_of(arena).huge, PP_HUGE_THP);
+	CHECK_EQ(info_of(arena).mapped, 4 * MIB); /* tried out at once */
+	pool = pool_of_order(arena, 9);
+	page = page_pool_alloc_pages(pool);
+	memset(pp_page_address(page), 1, pp_page_size(page));
+	page_pool_put_full_page(pool, page, true);
+	end(pool, arena);
+}
+
+static long free_huge_pages(void)
+{
+	FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	long n = 0;
+
+	if (f) {
+		if (fscanf(f, "%ld", &n) != 1)
+			n = 0;
+		fclose(f);
+	}
+	return n;
+}
+
+TEST(reserved_huge_pages_or_a_clear_word)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena = NULL;
+	int err;
+
+	params.limit = 4 * MIB;
+	params.huge = PP_HUGE_HUGETLB;
+	err = pp_arena_create(&params, &arena);
+	if (err) {
+		CHECK(free_huge_pages() < 2);
+		CHECK_FAILS(err, err == -ENOMEM ? ENOMEM : EINVAL,
+			    "no reserved huge pages to be had: see /proc/sys/vm/nr_hugepages");
+		CHECK_PTR(arena, NULL);
+	} else {
+		struct page_pool *pool = make_pool(arena, 0, NULL);
+		struct pp_page *page = page_pool_alloc_pages(pool);
+
+		CHECK_EQ(info_of(arena).huge, PP_HUGE_HUGETLB);
+		memset(pp_page_address(page), 1, pp_page_size(page));
+		page_pool_put_full_page(pool, page, true);
+		end(pool, arena);
+	}
+}

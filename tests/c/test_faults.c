@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The same sequence over the whole API, again and again, each time with another call of the system
+ * failing: the first, the second, ... until it runs through. Whatever fails, the error is the
+ * documented one with words to it, nothing leaks and nothing is counted twice.
+ *
+ * Built from the core's sources with PP_FAULT_INJECTION.
+ */
+#include <semaphore.h>
+
+#include "core/magazine.h"
+#include "test.h"
+
+/* What failed, in the order it was met. */
+static char met[4096];
+
+/* 0, or the call failed as documented and is retried without a fault. True: done. */
+static bool survived(int err, const char *call, const char *word)
+{
+	if (!err)
+		return true;
+	strncat(met, call, sizeof(met) - strlen(met) - 1);
+	strncat(met, " ", sizeof(met) - strlen(met) - 1);
+	CHECK_EQ(err, -ENOMEM);
+	if (!strstr(page_pool_last_error(), word)) {
+		printf("# %s: \"%s\"\n", call, page_pool_last_error());
+		test_failed();
+	}
+	return false;
+}
+
+#define MUST(ret, call, word)                                          \
+	do {                                                           \
+		void *untouched = &met;                                \
+		int failed_;                                           \
+		ret = untouched;                                       \
+		failed_ = call;                                        \
+		if (!survived(failed_, #call, word)) {                 \
+			CHECK_PTR(ret, untouched); /* as documented */ \
+			CHECK_OK(call);                                \
+		}                                                      \
+	} while (0)
+
+static sem_t said;
+
+static void hear(void *ctx, const char *text)
+{
+	(void)ctx;
+	if (strstr(text, "stalled pool shutdown"))
+		sem_post(&said);
+	else if (strstr(text, "no thread to watch pool") && strstr(text, "1 inflight: errno 11"))
+		strcat(met, "thread ");
+}
+
+/* A thread frees a page: its magazine may fail to come about. */
+static void *lets_go(void *arg)
+{
+	pp_page_put(arg);
+	return NULL;
+}
+
+static size_t alloc_some(struct page_pool *pool, size_t n, struct pp_page **pages)
+{
+	size_t got = page_pool_alloc_pages_bulk(pool, n, pages);
+
+	CHECK_POOL(pool);
+	if (got < n) {
+		/* The arena could not grow; it can now. */
+		strncat(met, "page ", sizeof(met) - strlen(met) - 1);
+		got += page_pool_alloc_pages_bulk(pool, n - got, pages + got);
+	}
+	CHECK_EQ(got, n);
+	return got;
+}
+
+static void sequence(unsigned huge)
+{
+	struct pp_arena_params ap = PP_ARENA_PARAMS_INIT;
+	struct page_pool_params pp = PAGE_POOL_PARAMS_INIT;
+	struct pp_provider *arena;
+	struct pp_napi *napi, *napi2;
+	struct page_pool *pool, *big, *own;
+	struct pp_page *p[1200], *b[3], *o;
+	struct page_pool_stats s;
+
+	ap.limit = 24 * MIB;
+	ap.huge = huge;
+	MUST(arena, pp_arena_create(&ap, &arena),
+	     huge && strstr(page_pool_last_error(), "huge")
+		     ? "no transparent huge pages to be had: no memory"
+		     : "for an arena");
+	MUST(napi, pp_napi_create(&napi), "no memory for a napi");
+	MUST(napi2, pp_napi_create(&napi2), "no memory for a napi");
+	pp.provider = arena;
+	pp.napi = napi;
+	pp.pool_size = 64;
+	pp.retry_ms = pp.warn_ms = 1;
+	MUST(pool, page_pool_create(&pp, &pool), "no memory ");
+	CHECK_EQ(refs_of(arena), 2);
+	CHECK_EQ(napi->refs, 2);
+	pp.order = 8;
+	MUST(big, page_pool_create(&pp, &big), "no memory ");
+	CHECK_EQ(refs_of(arena), 3);
+	CHECK_EQ(napi->refs, 3);
+	pp.provider = NULL;
+	pp.order = 0;
+	MUST(own, page_pool_create(&pp, &own), "no memory ");
+
+	CHECK_OK(pp_napi_enter(napi));
+	alloc_some(pool, 1200, p); /* the arena grows twice on the way */
+	alloc_some(big, 3, b);
+	alloc_some(own, 1, &o);
+	s = stats_of(pool);
+	CHECK_EQ(s.alloc_fast + s.alloc_slow + s.alloc_refill, 1200);
+	CHECK_EQ(page_pool_inflight(pool), 1216);
+	put_n(pool, 600, p, false);
+	CHECK_OK(pp_napi_exit(napi));
+	for (int i = 600; i < 610; i++)
+		pp_page_get(p[i]);
+	page_pool_put_page_bulk(p + 600, 600);
+	memcpy(p, p + 600, sizeof(p[0])); /* scratch: bulk has moved nothing, all of one pool */
+	for (int i = 600; i < 610; i++)
+		on_thread(lets_go, p[i]);
+	put_n(big, 3, b, false);
+	s = stats_of(pool);
+	CHECK_EQ(s.recycle_released_refcnt, 10);
+	CHECK_POOL(pool);
+	CHECK_EQ(page_pool_inflight(pool) + (page_pool_inflight(big) << 8), pages_out(arena));
+
+	CHECK_OK(page_pool_disable_direct_recycling(pool));
+	if (!survived(page_pool_enable_direct_recycling(pool, napi2), "bind",
+		      "no memory to bind")) {
+		CHECK_EQ(napi2->refs, 1);
+		CHECK_OK(page_pool_enable_direct_recycling(pool, napi2));
+	}
+	CHECK_OK(page_pool_update_nid(pool, 1));
+	alloc_some(pool, 100, p);
+	put_n(pool, 99, p, false);
+	CHECK_POOL(pool);
+
+	/* Destroyed with a page out: a janitor is needed, and may not be had. */
+	page_pool_destroy(pool);
+	CHECK_EQ(refs_of(arena), 3);
+	if (!strstr(met, "thread "))
+		sem_wait(&said);
+	page_pool_put_full_page(pool, p[99], false);
+	CHECK_EQ(refs_of(arena), 2);
+	end_pool(big, arena);
+	page_pool_put_full_page(own, o, true);
+	page_pool_destroy(own);
+	CHECK_EQ(napi->refs, 1);
+	CHECK_EQ(napi2->refs, 1);
+	CHECK_OK(pp_napi_destroy(napi));
+	CHECK_OK(pp_napi_destroy(napi2));
+	CHECK_EQ(pages_out(arena), 0);
+	CHECK_ARENA(arena);
+	CHECK_EQ(refs_of(arena), 1);
+	pp_provider_put(arena);
+}
+
+/* In a thread of its own, so that it starts without magazines. */
+static void *sequence_on_thread(void *arg)
+{
+	sequence(*(unsigned *)arg);
+	return NULL;
+}
+
+static void all_faults(unsigned huge)
+{
+	static const char *const must_meet[] = {
+		"arena_create", "napi_create(&napi)", "napi_create(&napi2)", "&big", "&own", "bind",
+		"thread ",
+	};
+	static char all[1 << 16];
+	int64_t n = 0, left;
+
+	all[0] = '\0';
+	sem_init(&said, 0, 0);
+	page_pool_set_log(hear, NULL);
+	do {
+		met[0] = '\0';
+		while (!sem_trywait(&said))
+			;
+		pp_sys_fail_nth(++n);
+		on_thread(sequence_on_thread, &huge);
+		left = pp_sys_fail_nth(0);
+		printf("# %" PRId64 ": %s\n", n, met[0] ? met : left > 0 ? "none" : "unnoticed");
+		strcat(all, met);
+	} while (left <= 0); /* it was used up: there may be one more */
+	page_pool_set_log(NULL, NULL);
+	CHECK(n > 25);
+	for (size_t i = 0; i < PP_ARRAY_SIZE(must_meet); i++)
+		if (!strstr(all, must_meet[i])) {
+			printf("# no fault met %s\n", must_meet[i]);
+			test_failed();
+		}
+}
+
+TEST(every_fault)
+{
+	all_faults(PP_HUGE_NONE);
+}
+
+TEST(every_fault_with_huge_pages)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena;
+
+	params.limit = 4 * MIB;
+	params.huge = PP_HUGE_THP;
+	if (pp_arena_create(&params, &arena)) {
+		printf("# skipped: %s\n", page_pool_last_error());
+		return;
+	}
+	pp_provider_put(arena);
+	all_faults(PP_HUGE_THP);
+}
+
+/* One failure to grow is made up for by the last resort; if it lasts, there are no pages. */
+TEST(arena_cannot_grow)
+{
+	struct pp_provider *arena = make_arena(12 * MIB);
+	struct page_pool *pool = make_pool(arena, 0, NULL);
+	static struct pp_page *p[3072];
+	size_t got;
+
+	pp_sys_fail_nth(PP_FAIL_ALL);
+	CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+	CHECK_EQ(page_pool_inflight(pool), 0);
+	CHECK_EQ(info_of(arena).mapped, 0);
+	CHECK_EQ(info_of(arena).failed, 1);
+	pp_sys_fail_nth(1);
+	alloc_n(pool, 1, p);
+	CHECK_EQ(page_pool_alloc_pages_bulk(pool, 999, p + 1), 999);
+	pp_sys_fail_nth(PP_FAIL_ALL);
+	got = 1000 + page_pool_alloc_pages_bulk(pool, 2072, p + 1000);
+	CHECK_EQ(got, 1024); /* all that was there */
+	CHECK_EQ(page_pool_inflight(pool), 1024);
+	CHECK_ARENA(arena);
+	pp_sys_fail_nth(2); /* the metadata is there, the memory is not */
+	got += page_pool_alloc_pages_bulk(pool, 2048, p + 1024);
+	CHECK_EQ(got, 3072);
+	CHECK_EQ(page_pool_inflight(pool), 3072);
+	CHECK_POOL(pool);
+	CHECK_ARENA(arena);
+	put_n(pool, 3072, p, false);
+	pp_sys_fail_nth(0);
+	end(pool, arena);
+}
+
+/* A pool makes do without magazines. */
+static void *without_magazines(void *arg)
+{
+	struct page_pool *pool = arg;
+	struct pp_page *p[200];
+
+	pp_sys_fail_nth(PP_FAIL_ALL); /* the arena is mapped: only magazines are asked for */
+	for (int i = 0; i < 5; i++) {
+		alloc_n(pool, 200, p);
+		put_n(pool, 200, p, false);
+		CHECK_POOL(pool);
+		CHECK_ARENA(page_pool_provider(pool));
+	}
+	CHECK_PTR(pp_my_magazines.all, NULL);
+	CHECK_EQ(page_pool_inflight(pool), pages_out(page_pool_provider(pool)));
+	page_pool_destroy(pool);
+	pp_sys_fail_nth(0);
+	return NULL;
+}
+
+TEST(no_memory_for_magazines)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct page_pool *pool = make_pool(arena, 0, NULL);
+	struct pp_page *page = page_pool_alloc_pages(pool);
+
+	page_pool_put_full_page(pool, page, true);
+	end_pool(pool, arena);
+	on_thread(without_magazines, make_pool(arena, 1, NULL));
+	CHECK_EQ(pages_out(arena), 0);
+	CHECK_EQ(refs_of(arena), 1);
+	pp_provider_put(arena);
+}
