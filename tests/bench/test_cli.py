@@ -90,6 +90,7 @@ def test_reading_it_again_gives_the_same_records(bench: Bench, tmp_path: Path) -
     (one,), (other,) = from_json.builds, from_text.builds
     assert one.label == other.label == "new"
     assert one.machine == other.machine
+    assert one.kernel == other.kernel and one.kernel
     assert len(one.runs) == len(other.runs) == 2
     for first, second in zip(one.runs, other.runs, strict=True):
         assert [record.name for record in first.records] == NAMES
@@ -99,6 +100,7 @@ def test_reading_it_again_gives_the_same_records(bench: Bench, tmp_path: Path) -
             r.cycles_printed for r in second.records
         ]
         assert first.loops == 20_000
+        assert first.settings == second.settings == {"suite": "simple", "loops": "20000"}
 
 
 def test_json_alone(bench: Bench) -> None:

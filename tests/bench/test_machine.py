@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pagepool.bench import machine
-from pagepool.cli.bench import machine_lines
+from pagepool.cli.bench import fact_lines
 from pagepool.results.headings import fact
 
 
@@ -95,7 +95,7 @@ def test_cpu_lists() -> None:
 def test_every_fact_is_a_line_that_the_reader_takes() -> None:
     facts = machine.describe(None)
     assert facts["pinned cpu"] == "none"
-    for line, (key, value) in zip(machine_lines(facts), facts.items(), strict=True):
+    for line, (key, value) in zip(fact_lines(facts), facts.items(), strict=True):
         assert fact(line) == (key, value)
 
 

@@ -19,12 +19,13 @@ from pagepool.bench import (
     Warned,
     WorkerDied,
 )
-from pagepool.cli.bench import _print_table, _Session, machine_lines
+from pagepool.cli.bench import _print_table, _Session, fact_lines
 from pagepool.results import jsonio
 from pagepool.results.model import Record, ResultSet
 from pagepool.results.reader import read_stream
 
-MACHINE = {"cpu": "Some CPU @ 3.60GHz", "pinned cpu": "3", "loops": "10000000"}
+MACHINE = {"cpu": "Some CPU @ 3.60GHz", "pinned cpu": "3"}
+SETTINGS = {"suite": "simple", "loops": "10000000"}
 
 
 def record(name: str, ns: int, *, count: int = 10**7, instructions: int | None = None) -> Record:
@@ -40,7 +41,7 @@ def record(name: str, ns: int, *, count: int = 10**7, instructions: int | None =
 
 def events() -> list[Event]:
     """Three runs of two tests: 5, 7 and 6 ns; 10, 10 and 40 ns."""
-    result: list[Event] = [Started(MACHINE, ("lock", "ring"), 3)]
+    result: list[Event] = [Started(MACHINE, SETTINGS, ("lock", "ring"), 3)]
     for run, (one, other) in enumerate([(50, 100), (70, 100), (60, 400)], 1):
         result += [
             RunStarted(run),
@@ -98,6 +99,7 @@ def test_results_are_whole_at_any_moment() -> None:
     (build,) = results.builds
     assert build.label == "x" and build.machine == MACHINE
     assert [len(run.records) for run in build.runs] == [2, 2, 2]
+    assert all(run.settings == SETTINGS for run in build.runs)
     # A run that began and gave nothing is no run.
     collector.add(RunStarted(4))
     assert collector.results("x") == results
@@ -110,11 +112,13 @@ def test_table_with_instructions(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[1].split() == ["test", "ns", "min..max", "cycles", "min..max", "instr"]
     assert lines[3].split() == ["lock", "6.000", "5.000..7.000", "18.0", "15.0..21.0", "8.0"]
     assert lines[4].split() == ["ring", "10.000", "10.000..40.000", "30.0", "30.0..120.0"]
-    assert lines[5:] == ["cpu: Some CPU @ 3.60GHz", "pinned cpu: 3", "loops: 10000000"]
+    assert lines[5:] == ["cpu: Some CPU @ 3.60GHz", "pinned cpu: 3"]
 
 
 def test_table_of_one_run_has_no_spread(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_table(collected([Started(MACHINE, ("ring",), 1), Recorded(1, record("ring", 10**8))]))
+    _print_table(
+        collected([Started(MACHINE, SETTINGS, ("ring",), 1), Recorded(1, record("ring", 10**8))])
+    )
     out = capsys.readouterr().out
     assert "bench_page_pool_simple, 1 run\n" in "\n".join(map(str.rstrip, out.splitlines())) + "\n"
     assert "instr" not in out
@@ -125,7 +129,7 @@ def test_table_of_one_run_has_no_spread(capsys: pytest.CaptureFixture[str]) -> N
 def test_text_with_instructions_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
     measured = record("lock", 60 * 10**6, instructions=81_234_567)
     pmu = "time_bench: Type:lock PMU inst/clock81234567/220000000 = 0.369 IPC (inst per cycle)"
-    stream: list[Event] = [Started(MACHINE, ("lock",), 1), Recorded(1, measured, pmu)]
+    stream: list[Event] = [Started(MACHINE, SETTINGS, ("lock",), 1), Recorded(1, measured, pmu)]
     assert _Session(None, None).run(iter(stream)) == 0
     out = capsys.readouterr().out
     results = read_stream(io.BytesIO(out.encode()), "x")
@@ -134,10 +138,11 @@ def test_text_with_instructions_reads_back(capsys: pytest.CaptureFixture[str]) -
     assert again.instructions == 81_234_567
     assert (again.key, again.ns, again.cycles) == (measured.key, measured.ns, measured.cycles)
     assert results.builds[0].machine == MACHINE
+    assert results.builds[0].runs[0].settings == SETTINGS
 
 
 def test_labels_are_read_back() -> None:
-    lines = [*machine_lines(MACHINE, "v2, no stats"), "time_bench: Type:x Per elem: 1 cycles(tsc)"]
+    lines = [*fact_lines(MACHINE, "v2, no stats"), "time_bench: Type:x Per elem: 1 cycles(tsc)"]
     lines[-1] += " 1.000 ns (step:0)"
     results = read_stream(io.BytesIO("\n".join(lines).encode()), "x")
     assert results.builds[0].label == "v2, no stats"
@@ -146,7 +151,7 @@ def test_labels_are_read_back() -> None:
 def test_warnings_and_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     short = Recorded(1, record("lock", 10**6))
     stream: list[Event] = [
-        Started(MACHINE, ("lock", "ring"), 1),
+        Started(MACHINE, SETTINGS, ("lock", "ring"), 1),
         Warned("cannot pin"),
         short,
         TestFailed(1, "ring", "ring: measured something else"),

@@ -174,7 +174,7 @@ def test_events_come_in_order() -> None:
     events = list(run_simple(loops=2000, runs=2, tests=["lock", "tasklet*01*"]))
     assert isinstance(events[0], Started)
     assert events[0].tests == ("lock", "tasklet_page_pool01_fast_path")
-    assert events[0].machine["loops"] == "2000"
+    assert events[0].settings == {"suite": "simple", "loops": "2000"}
     prefix = "bench_page_pool_simple: "
     inside = f"{prefix}time_bench_page_pool01_fast_path(): in_serving_softirq fast-path"
     shape: list[object] = []

@@ -34,6 +34,7 @@ class Collector:
     def __init__(self) -> None:
         """Nothing measured yet."""
         self.machine: Machine = {}
+        self.settings: Machine = {}
         self.failed: list[TestFailed] = []
         self._runs: dict[int, list[Record]] = {}
         self._shares: dict[str, float] = {}
@@ -41,7 +42,7 @@ class Collector:
     def add(self, event: Event) -> None:
         """One more event."""
         if isinstance(event, Started):
-            self.machine = event.machine
+            self.machine, self.settings = event.machine, event.settings
         elif isinstance(event, RunStarted):
             self._runs[event.run] = []
         elif isinstance(event, Recorded):
@@ -63,10 +64,14 @@ class Collector:
 
     def results(self, label: str) -> ResultSet:
         """One build with all runs that have records; empty when nothing was measured."""
-        runs = tuple(Run(tuple(records)) for records in self._runs.values() if records)
+        runs = tuple(
+            Run(tuple(records), self.settings) for records in self._runs.values() if records
+        )
         if not runs:
             return ResultSet()
-        return ResultSet((Build(label=label, runs=runs, machine=self.machine),))
+        machine = self.machine
+        build = Build(label=label, runs=runs, kernel=machine.get("kernel"), machine=machine)
+        return ResultSet((build,))
 
     def summaries(self) -> list[Summary]:
         """One summary a test, in the order of the tests."""

@@ -9,9 +9,10 @@ from pagepool.results.model import Machine, Record
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The first event: where it runs, and what will be run."""
+    """The first event: where it runs, what will be run, and how."""
 
     machine: Machine
+    settings: Machine
     tests: tuple[str, ...]
     runs: int
 

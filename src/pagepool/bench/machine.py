@@ -125,7 +125,7 @@ def describe(pinned: int | None, root: Path = Path("/")) -> Machine:
     facts = {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "cpu": cpu_model(root),
-        "cpus": str(os.cpu_count() or ""),
+        "online cpus": str(os.cpu_count() or ""),
         "pinned cpu": "none" if pinned is None else str(pinned),
         "kernel": f"{system.sysname} {system.release} {system.machine}",
         "virtual machine": "yes" if is_virtual(root) else "",

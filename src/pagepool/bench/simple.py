@@ -100,8 +100,9 @@ def _run(
             if not isinstance(ready, Ready):
                 raise WorkerDied(f"the worker did not start: {ready}")
             if run == 1:
-                facts = _facts(ready, loops, stats)
-                yield Started(facts, tuple(test.name for test in tests), runs)
+                facts = _facts(ready, stats)
+                settings = {"suite": "simple", "loops": str(loops)}
+                yield Started(facts, settings, tuple(test.name for test in tests), runs)
                 if ready.pin_error:
                     yield Warned(f"cannot pin the worker to CPU {cpu}: {ready.pin_error}")
             yield RunStarted(run)
@@ -144,7 +145,7 @@ def _record(done: Done) -> Record:
     )
 
 
-def _facts(ready: Ready, loops: int, stats: bool) -> Machine:
+def _facts(ready: Ready, stats: bool) -> Machine:
     facts = machine.describe(ready.cpu)
     counter = ready.counter
     if ready.counter_khz:
@@ -158,8 +159,6 @@ def _facts(ready: Ready, loops: int, stats: bool) -> Machine:
         "compiler": machine.one_line(ready.compiler),
         "counter": counter,
         "instructions": instructions,
-        "benchmark": "bench_page_pool_simple",
-        "loops": str(loops),
         "pool": f"ring of {_loops.POOL_SIZE}, {_loops.PREFILL} pages in circulation",
         "statistics": "on" if stats else "off",
         "dma": "off",

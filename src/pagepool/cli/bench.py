@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pagepool.results.model import Machine
 
 #: Facts that the table on a terminal shows below itself; the text on a pipe has all of them.
-_SHOWN = ("cpu", "pinned cpu", "kernel", "governor", "counter", "statistics", "loops")
+_SHOWN = ("cpu", "pinned cpu", "kernel", "governor", "counter", "statistics")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -266,7 +266,7 @@ class _Session:
         elif self._terminal or self._to_stdout:
             return
         elif isinstance(event, bench.Started):
-            for line in machine_lines(event.machine, self._given_label):
+            for line in fact_lines(event.machine | event.settings, self._given_label):
                 click.echo(line)
         elif isinstance(event, bench.Notice):
             click.echo(event.text)
@@ -367,9 +367,9 @@ class _Progress:
             self._bar.advance(self._task)
 
 
-def machine_lines(machine: Machine, label: str | None = None) -> list[str]:
-    """The machine as ``# key: value`` lines, which the readers of results understand."""
-    lines = [f"# {key}: {value}" for key, value in machine.items()]
+def fact_lines(facts: Machine, label: str | None = None) -> list[str]:
+    """Facts as ``# key: value`` lines, which the readers of results understand."""
+    lines = [f"# {key}: {value}" for key, value in facts.items()]
     if label is not None:
         lines.append(f"# label: {label}")
     return lines
@@ -379,7 +379,7 @@ def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:
     from pagepool.bench import MAX_LOOPS, SHORT_PERIOD
 
     name, seconds = min(short, key=lambda item: item[1])
-    loops = int(collector.machine["loops"])
+    loops = int(collector.settings["loops"])
     # Twice what is needed, to one digit: nobody types 38461538.
     need = loops * SHORT_PERIOD / max(seconds, 1e-9) * 2
     digit = 10 ** (len(str(int(need))) - 1)
