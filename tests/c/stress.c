@@ -15,6 +15,11 @@
 #include "test.h"
 
 #define SLOTS 4
+#ifdef PP_TSAN
+#define ROUNDS 6000
+#else
+#define ROUNDS 20000
+#endif
 #define MAX_PRODUCERS 8
 #define MAILBOX 256
 
@@ -428,7 +433,7 @@ TEST(stress)
 	const char *seed = getenv("PP_TEST_SEED"), *n = getenv("PP_TEST_ROUNDS");
 
 	seed0 = seed ? strtoull(seed, NULL, 0) : 1;
-	rounds = n ? strtoull(n, NULL, 0) : 4000;
+	rounds = n ? strtoull(n, NULL, 0) : ROUNDS;
 	CHECK(seed0 > 0 && rounds > 0);
 	stress();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The arena: limit, growth, merging, who has the memory, magazines of threads. */
+#include <sched.h>
 #include <semaphore.h>
 #include <unistd.h>
 
@@ -371,6 +372,68 @@ TEST(thread_outlives_many_arenas)
 		magazines++;
 	}
 	CHECK(magazines <= 4); /* other tests' included */
+}
+
+/*
+ * The last page comes back while the arena is being retired: after the thread's magazine was taken
+ * from it, and before those of the others were. The others are many and empty, so that this takes
+ * its time.
+ */
+#define OTHERS 16
+
+struct last_holder {
+	struct pp_provider *arena;
+	struct pp_page *page;
+	sem_t ready, go;
+	bool is_last;
+};
+
+static void *makes_a_magazine(void *arg)
+{
+	struct last_holder *h = arg;
+	struct pp_magazine *m = pp_magazine_enter((struct pp_arena *)h->arena);
+
+	CHECK(m);
+	CHECK_EQ(m->count, 0);
+	pp_biased_leave(&m->lock);
+	sem_post(&h->ready);
+	if (h->is_last) {
+		while (pp_load_relaxed(&m->arena)) /* until it is taken away */
+			sched_yield();
+		pp_page_put(h->page);
+	} else {
+		sem_wait(&h->go);
+	}
+	return NULL;
+}
+
+TEST(last_page_comes_back_while_the_arena_retires)
+{
+	for (int round = 0; round < 20; round++) {
+		struct pp_provider *arena = make_arena(4 * MIB);
+		struct page_pool *pool = pool_of_order(arena, 1);
+		struct pp_page *page = page_pool_alloc_pages(pool);
+		static struct last_holder h[OTHERS + 1];
+		pthread_t thread[OTHERS + 1];
+
+		pp_page_get(page);
+		page_pool_put_full_page(pool, page, true);
+		page_pool_destroy(pool);
+		for (int i = 0; i <= OTHERS; i++) {
+			h[i] = (struct last_holder){
+				.arena = arena, .page = page, .is_last = i == OTHERS};
+			sem_init(&h[i].ready, 0, 0);
+			sem_init(&h[i].go, 0, 0);
+			CHECK_EQ(pthread_create(&thread[i], NULL, makes_a_magazine, &h[i]), 0);
+			sem_wait(&h[i].ready);
+		}
+		CHECK_EQ(refs_of(arena), 1);
+		pp_provider_put(arena);
+		for (int i = 0; i <= OTHERS; i++) {
+			sem_post(&h[i].go);
+			pthread_join(thread[i], NULL);
+		}
+	}
 }
 
 /* More arenas at once than a thread has slots for. */

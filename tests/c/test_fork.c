@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* fork: the child leaves the parent's objects alone and makes its own, whatever the parent's
  * threads were doing at that moment. */
+#include <sched.h>
 #include <semaphore.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/magazine.h"
 #include "test.h"
 
 /* In a child: a failed check ends the process with 1. */
@@ -107,6 +109,38 @@ TEST(child_of_a_parent_with_a_stalled_pool)
 	CHECK_EQ(refs_of(arena), 2);
 	page_pool_put_full_page(pool, page, false);
 	CHECK_EQ(refs_of(arena), 1);
+	pp_provider_put(arena);
+}
+
+/* A thread that is stuck with the magazines' lock at the moment of the fork. */
+static void *drain(void *arg)
+{
+	CHECK(pp_magazines_drain(arg, false));
+	return NULL;
+}
+
+TEST(child_while_the_magazines_are_locked)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct pp_magazine *m = pp_magazine_enter((struct pp_arena *)arena);
+	pthread_t thread;
+	int status;
+
+	CHECK(m);
+#ifdef PP_TSAN
+	pp_biased_leave(&m->lock);
+	printf("# skipped: the lock is another with this sanitizer\n");
+	pp_provider_put(arena);
+	return;
+#endif
+	/* This thread is inside: the other waits for it to leave, under the lock. */
+	CHECK_EQ(pthread_create(&thread, NULL, drain, arena), 0);
+	while (!pp_load_relaxed(&m->lock.wanted))
+		sched_yield();
+	status = forked();
+	pp_biased_leave(&m->lock);
+	pthread_join(thread, NULL);
+	CHECK_EQ(status, 0);
 	pp_provider_put(arena);
 }
 

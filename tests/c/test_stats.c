@@ -402,6 +402,51 @@ TEST(slow_is_empty_plus_waive)
 	end(pool, arena);
 }
 
+/* Pages come in and leave all the time, and there is never more than one: a reader that is not
+ * careful with the order sees a page leave that it did not see come. */
+struct traffic {
+	struct page_pool *pool;
+	uint32_t done;
+	bool elsewhere; /* they leave on another count than the consumer's */
+};
+
+static void *come_and_go(void *arg)
+{
+	struct traffic *t = arg;
+
+	for (int i = 0; i < 100000; i++) {
+		struct pp_page *page = page_pool_alloc_pages(t->pool);
+
+		pp_page_get(page);
+		page_pool_put_full_page(t->pool, page, !t->elsewhere);
+		pp_page_put(page);
+	}
+	pp_store_release(&t->done, 1u);
+	return NULL;
+}
+
+TEST(in_flight_is_never_negative)
+{
+	for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+		struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
+		struct pp_provider *arena = make_arena(4 * MIB);
+		struct traffic t = {.elsewhere = elsewhere};
+		uint64_t reads = 0;
+		pthread_t thread;
+
+		params.provider = arena;
+		params.order = 1;
+		CHECK_OK(page_pool_create(&params, &t.pool));
+		CHECK_EQ(pthread_create(&thread, NULL, come_and_go, &t), 0);
+		for (; !pp_load_acquire(&t.done); reads++)
+			CHECK(page_pool_inflight(t.pool) >= 0);
+		pthread_join(thread, NULL);
+		CHECK(reads > 0);
+		CHECK_EQ(page_pool_inflight(t.pool), 0);
+		end(t.pool, arena);
+	}
+}
+
 /* A reader while a consumer was stopped in the middle of a change gets an answer in the end. */
 TEST(reader_gives_up_on_a_stopped_consumer)
 {
