@@ -157,7 +157,8 @@ struct pp_consumer_stats {
  * page_pool.pending while the pool lives: PP_PENDING_LIVE - pages released elsewhere, which are
  * those that somebody else held; so it never gets near 0. Destroying it takes PP_PENDING_LIVE away
  * and adds what was held, which leaves the pages that are still out. Who brings it to 0 frees the
- * pool. page_pool_ref() adds PP_PENDING_REF.
+ * pool. page_pool_ref() adds PP_PENDING_REF;
+ * a thousand references and 10^15 pages released elsewhere keep out of each other's way.
  */
 #define PP_PENDING_LIVE (1ull << 62)
 #define PP_PENDING_REF (1ull << 50)
