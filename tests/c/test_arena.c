@@ -2,6 +2,9 @@
 /* The arena: limit, growth, merging, who has the memory, magazines of threads. */
 #include <sched.h>
 #include <semaphore.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/magazine.h"
@@ -459,6 +462,62 @@ TEST(more_arenas_than_slots)
 	for (size_t k = 0; k < PP_ARRAY_SIZE(arena); k++)
 		end(pool[k], arena[k]);
 }
+
+/* ---- little address space (ulimit -v) ----------------------------------------------------------
+ */
+
+#if !defined(PP_TSAN) && !defined(PP_TEST_ASAN) /* they need terabytes of it */
+/* In a child, whose limit it is. 77: limits do not count here (an emulator). */
+static int with_little_address_space(void)
+{
+	const size_t space = 512 * MIB;
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct page_pool_params pool_params = PAGE_POOL_PARAMS_INIT;
+	struct pp_provider *arena;
+	struct page_pool *pool;
+	struct pp_page *page;
+
+	CHECK_EQ(setrlimit(RLIMIT_AS, &(struct rlimit){space, space}), 0);
+	if (mmap(NULL, 2 * space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
+	    MAP_FAILED)
+		return 77;
+	/* A default is content with less... */
+	CHECK_OK(pp_arena_create(&params, &arena));
+	CHECK(info_of(arena).limit >= 64 * MIB && info_of(arena).limit <= space);
+	pool = make_pool(arena, 0, NULL);
+	page = page_pool_alloc_pages(pool);
+	CHECK(page);
+	page_pool_put_full_page(pool, page, true);
+	end(pool, arena);
+	/* ...what was asked for is not. */
+	params.limit = space;
+	CHECK_FAILS(pp_arena_create(&params, &arena), ENOMEM,
+		    "no address space for an arena of 536870912 bytes: set a smaller limit, or "
+		    "raise ulimit -v");
+	CHECK_EQ(setrlimit(RLIMIT_AS, &(struct rlimit){48 * MIB, 48 * MIB}), 0);
+	CHECK_FAILS(page_pool_create(&pool_params, &pool), ENOMEM, "no address space for an arena");
+	return 0;
+}
+
+TEST(little_address_space)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setjmp(test_end))
+			_exit(1);
+		_exit(with_little_address_space());
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		printf("# skipped: no such limit here\n");
+	else
+		CHECK_EQ(WEXITSTATUS(status), 0);
+}
+#endif
 
 /* ---- huge pages -------------------------------------------------------------------------------
  */
