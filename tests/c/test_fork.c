@@ -126,7 +126,11 @@ TEST(child_while_the_magazines_are_locked)
 	pthread_t thread;
 	int status;
 
-	CHECK(m);
+	if (!m) {
+		printf("# skipped: no membarrier(2), no magazines\n");
+		pp_provider_put(arena);
+		return;
+	}
 	/* This thread is inside: the other waits for it to leave, under the lock. */
 	CHECK_EQ(pthread_create(&thread, NULL, drain, arena), 0);
 	while (!pp_load_relaxed(&m->lock.wanted))
