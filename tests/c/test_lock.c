@@ -47,20 +47,33 @@ TEST(spin_lock)
 static struct pp_biased_lock biased PP_ALIGNED(2 * PP_CACHELINE);
 static uint64_t inside PP_ALIGNED(2 * PP_CACHELINE);
 static uint64_t remote_did PP_ALIGNED(2 * PP_CACHELINE);
-static uint32_t remote_is_through;
+static uint64_t owner_turns PP_ALIGNED(2 * PP_CACHELINE);
+static uint32_t phase; /* 0: in and out at once; 1: the owner stays inside; 2: over */
+
+static void remote_turn(void)
+{
+	CHECK(pp_biased_lock_remote(&biased));
+	/* Long enough for the owner to come by. */
+	for (int k = 0; k < 20; k++) {
+		pp_store_relaxed(&inside, inside + 1);
+		remote_did++;
+	}
+	pp_biased_unlock_remote(&biased);
+}
 
 static void *remote_side(void *arg)
 {
-	for (int i = 0; i < TURNS / 2; i++) {
-		CHECK(pp_biased_lock_remote(&biased));
-		/* Long enough for the owner to come by. */
-		for (int k = 0; k < 20; k++) {
-			pp_store_relaxed(&inside, inside + 1);
-			remote_did++;
-		}
-		pp_biased_unlock_remote(&biased);
+	for (int i = 0; i < TURNS / 2; i++)
+		remote_turn();
+	pp_store_release(&phase, 1u);
+	for (int i = 0; i < 200; i++) {
+		uint64_t turns = pp_load_relaxed(&owner_turns);
+
+		while (pp_load_relaxed(&owner_turns) - turns < 3)
+			sched_yield();
+		remote_turn();
 	}
-	pp_store_release(&remote_is_through, 1u);
+	pp_store_release(&phase, 2u);
 	return arg;
 }
 
@@ -68,23 +81,25 @@ TEST(biased_lock)
 {
 	uint64_t owner_did = 0, refused = 0;
 	pthread_t thread;
+	uint32_t now;
 
 	if (!pp_biased_lock_available()) {
 		printf("# skipped: no membarrier(2) here\n");
 		return;
 	}
 	CHECK_EQ(pthread_create(&thread, NULL, remote_side, NULL), 0);
-	while (!pp_load_acquire(&remote_is_through)) {
+	while ((now = pp_load_acquire(&phase)) < 2) {
 		if (!pp_biased_enter(&biased)) {
 			refused++;
 			continue;
 		}
-		/* Now and then for longer than a membarrier takes. */
-		for (int k = owner_did % 64 ? 1 : 5000; k; k--) {
+		/* In phase 1 for longer than a membarrier takes. */
+		for (int k = now ? 20000 : 1; k; k--) {
 			pp_store_relaxed(&inside, inside + 1);
 			owner_did++;
 		}
 		pp_biased_leave(&biased);
+		pp_inc_single_writer(&owner_turns);
 	}
 	pthread_join(thread, NULL);
 	printf("# owner %" PRIu64 ", refused %" PRIu64 ", remote %" PRIu64 "\n", owner_did, refused,
