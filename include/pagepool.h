@@ -170,8 +170,8 @@ PAGEPOOL_API int page_pool_create(const struct page_pool_params *params, struct 
 PAGEPOOL_API void page_pool_destroy(struct page_pool *pool);
 
 /*
- * Keeps the struct, not the pages: whoever has a reference may ask for inflight and statistics after
- * the pool was destroyed. Anyone, while the pool lives.
+ * Keeps the struct, not the pages: whoever has a reference may ask for inflight and statistics
+ * after the pool was destroyed. Anyone, while the pool lives.
  */
 PAGEPOOL_API void page_pool_ref(struct page_pool *pool);
 PAGEPOOL_API void page_pool_unref(struct page_pool *pool);
@@ -257,6 +257,10 @@ PAGEPOOL_API int pp_page_nid(const struct pp_page *page);
 /* From emergency reserves: use it to free memory, then give it back. */
 PAGEPOOL_API bool pp_page_is_pfmemalloc(const struct pp_page *page);
 PAGEPOOL_API int pp_page_ref_count(const struct pp_page *page);
+/* A word for whoever holds the page, as page_private() in the kernel; NULL when it enters a pool.
+ */
+PAGEPOOL_API void *pp_page_private(const struct pp_page *page);
+PAGEPOOL_API void pp_page_set_private(struct pp_page *page, void *private_);
 /* get_page: one more holder. The caller holds the page already. */
 PAGEPOOL_API void pp_page_get(struct pp_page *page);
 /* put_page: gives up what pp_page_get took. The last one gives the page to its provider. */

@@ -31,8 +31,8 @@
 	__atomic_store_n((p), __atomic_load_n((p), __ATOMIC_RELAXED) + (n), __ATOMIC_RELAXED)
 
 /* What the writer did before comes before the new value, for who loads that with acquire. */
-#define pp_inc_single_writer_release(p) \
-	__atomic_store_n((p), __atomic_load_n((p), __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE)
+#define pp_add_single_writer_release(p, n) \
+	__atomic_store_n((p), __atomic_load_n((p), __ATOMIC_RELAXED) + (n), __ATOMIC_RELEASE)
 
 static inline void pp_cpu_relax(void)
 {

@@ -220,7 +220,17 @@ void pp_arena_free_locked(struct pp_arena *arena, struct pp_page *page)
 
 static void arena_free(struct pp_provider *p, struct pp_page *page)
 {
-	pp_arena_free(to_arena(p), page);
+	struct pp_arena *arena = to_arena(p);
+
+	pp_page_set_state(page, PP_PAGE_IDLE);
+	if (likely(page->order == 0) && likely(pp_magazine_give(arena, page)))
+		return;
+	pp_arena_free_locked(arena, page);
+}
+
+PP_NOINLINE void pp_page_free_slow(struct pp_page *page)
+{
+	page->provider->ops->free(page->provider, page);
 }
 
 static void arena_retire(struct pp_provider *p)

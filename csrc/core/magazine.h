@@ -29,6 +29,8 @@ struct pp_magazine {
 
 /* The calling thread's magazines. */
 struct pp_thread_magazines {
+	struct pp_arena *last_arena; /* a guess, so that nothing waits for a load of the arena */
+	struct pp_magazine *last;
 	struct pp_magazine *slot[PP_MAGAZINE_SLOTS]; /* the last used, by arena id */
 	struct pp_magazine *all;
 	bool over; /* the thread is exiting, or this machine cannot: no magazines */
@@ -52,11 +54,12 @@ uint64_t pp_magazines_count(struct pp_arena *arena);
 /* The calling thread's magazine for the arena, entered; NULL: not to be had now. */
 static inline struct pp_magazine *pp_magazine_enter(struct pp_arena *arena)
 {
-	struct pp_magazine *m = pp_my_magazines.slot[arena->id % PP_MAGAZINE_SLOTS];
+	struct pp_magazine *m;
 
 	/* relaxed: the caller holds the arena (by a page or a reference), so if the magazine says
 	 * arena it is this very one. Only inside is that sure to last. */
-	if (likely(m != NULL)) {
+	if (likely(pp_my_magazines.last_arena == arena)) {
+		m = pp_my_magazines.last;
 		if (unlikely(!pp_biased_enter(&m->lock)))
 			return NULL;
 		if (likely(pp_load_relaxed(&m->arena) == arena))

@@ -21,18 +21,34 @@ static inline bool pp_page_can_recycle(const struct pp_page *page)
 	return likely(pp_load_acquire(&page->ref) == PP_REF_ONE);
 }
 
-static inline void pp_arena_free(struct pp_arena *arena, struct pp_page *page)
+/* Everything else than the next function; may look again at what that has found. */
+void pp_page_free_slow(struct pp_page *page);
+
+/* The hot case is whole and ends here, the rest is one tail call: so no register is saved. */
+static inline void pp_page_free(struct pp_page *page)
 {
-	pp_page_set_state(page, PP_PAGE_IDLE);
-	if (likely(page->order == 0) && likely(pp_magazine_give(arena, page)))
-		return;
-	pp_arena_free_locked(arena, page);
+	struct pp_arena *arena = (struct pp_arena *)page->provider;
+	struct pp_magazine *m = pp_my_magazines.last;
+
+	if (likely(pp_my_magazines.last_arena == arena && page->order == 0) &&
+	    likely(pp_biased_enter(&m->lock))) {
+		uint32_t n = m->count;
+
+		if (likely(pp_load_relaxed(&m->arena) == arena && n < PP_MAGAZINE_SIZE)) {
+			pp_page_set_state(page, PP_PAGE_IDLE);
+			m->pages[n] = page;
+			pp_store_relaxed(&m->count, n + 1);
+			pp_biased_leave(&m->lock);
+			return;
+		}
+		pp_biased_leave(&m->lock);
+	}
+	pp_page_free_slow(page);
 }
 
 /* The holder lets go. */
 static inline void pp_page_drop(struct pp_page *page)
 {
-	struct pp_provider *provider = page->provider;
 	uint64_t ref = pp_load_acquire(&page->ref) & PP_REF_COUNT_MASK;
 
 	/*
@@ -45,10 +61,7 @@ static inline void pp_page_drop(struct pp_page *page)
 		ref = pp_fetch_sub_acq_rel(&page->ref, PP_REF_ONE) & PP_REF_COUNT_MASK;
 	if (ref != PP_REF_ONE)
 		return;
-	if (likely(provider->ops == &pp_arena_ops)) /* a direct call instead of an indirect one */
-		pp_arena_free((struct pp_arena *)provider, page);
-	else
-		provider->ops->free(provider, page);
+	pp_page_free(page);
 }
 
 #endif

@@ -8,17 +8,23 @@
 /* ---- leaving the pool -------------------------------------------------------------------------
  */
 
-static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
+/* The page is counted out: give the pool's reference back. */
+static inline void leave(struct pp_page *page)
 {
 	/* relaxed: the page is this caller's alone as far as its pool goes; other holders have no
 	 * claim to the pool. */
 	pp_store_relaxed(&page->pp, NULL);
+	pp_page_drop(page);
+}
+
+static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
+{
 	if (here)
 		/* release: page_pool_inflight() that sees it sees the page in held as well. */
-		pp_inc_single_writer_release(&pool->released_here);
+		pp_add_single_writer_release(&pool->released_here, 1);
 	else
 		pp_pool_unpend(pool, 1); /* may be the last use of the pool */
-	pp_page_drop(page);
+	leave(page);
 }
 
 void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
@@ -70,7 +76,8 @@ static void count(struct page_pool *pool, uint64_t *counter)
 static struct pp_page *refill(struct page_pool *pool)
 {
 	struct pp_ring *ring = &pool->ring;
-	struct pp_page *page = pp_ring_peek(ring);
+	uint32_t head = ring->consumer_head;
+	struct pp_page *page = pp_ring_peek(ring, head);
 	int nid = pool->nid;
 	size_t n = 0;
 
@@ -79,7 +86,7 @@ static struct pp_page *refill(struct page_pool *pool)
 		return NULL;
 	}
 	do {
-		pp_ring_discard(ring);
+		head = pp_ring_discard(ring, head);
 		if (unlikely(nid != PP_NUMA_NO_NODE && page->nid != nid)) {
 			/* One page is given back, and the rest has to wait for the next refill: the
 			 * provider is asked for pages on the right node first. */
@@ -88,16 +95,19 @@ static struct pp_page *refill(struct page_pool *pool)
 			break;
 		}
 		pool->pages[n++] = page;
-	} while (n < PP_ALLOC_CACHE_REFILL && (page = pp_ring_peek(ring)));
+	} while (n < PP_ALLOC_CACHE_REFILL && (page = pp_ring_peek(ring, head)));
+	ring->consumer_head = head;
 
 	return n ? cache_filled(pool, n, &pool->stats.refill) : NULL;
 }
 
 static void enters_pool(struct page_pool *pool, struct pp_page **pages, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		pages[i]->private_ = NULL;
 		/* relaxed: published by whatever hands the page to another thread. */
 		pp_store_relaxed(&pages[i]->pp, pool);
+	}
 	pp_add_single_writer(&pool->held, n);
 }
 
@@ -190,32 +200,47 @@ static inline void count_ring(struct page_pool *pool, uint64_t *counter, uint64_
 }
 
 /*
- * Anyone. Under one lock as many of the n pages as fit, the rest leaves the pool. Once the pool is
- * destroyed nothing would ever take them out again: they count as ring, as they would in the
- * kernel, which takes them out on its next retry, and leave the pool at once.
+ * Anyone. Under one lock as many of the n pages as fit go into the ring, the rest leaves the pool;
+ * these are counted out under the lock, which is cheaper than in pending, and the pool is not
+ * looked at afterwards.
+ * Once the pool is destroyed nothing would ever take a page out again: they count as ring, as they
+ * would in the kernel, which takes them out on its next retry, and leave the pool at once.
  */
-static PP_NOINLINE void recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n)
+static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n)
 {
 	struct pp_ring *ring = &pool->ring;
-	size_t in = 0, counted;
+	bool dying;
+	size_t in = 0;
 
 	pp_spin_lock(&ring->lock);
-	if (unlikely(ring->dying)) {
-		counted = n;
+	dying = ring->dying;
+	if (likely(!dying)) {
+		in = pp_ring_produce(ring, pages, n);
+		count_ring(pool, &ring->ring, in);
+		if (unlikely(in < n)) {
+			count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel */
+			/* release: page_pool_inflight() that sees it sees the pages in held. */
+			pp_add_single_writer_release(&ring->released, n - in);
+		}
 	} else {
-		while (in < n && pp_ring_produce(ring, pages[in]))
-			in++;
-		counted = in;
+		count_ring(pool, &ring->ring, n);
+		pp_add_single_writer(&ring->released_dying, n);
 	}
-	count_ring(pool, &ring->ring, counted);
-	if (unlikely(counted < n))
-		count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel does */
 	pp_spin_unlock(&ring->lock);
-	/* Not a look at the pool from here on, if no page is left: whoever takes the last one out
-	 * of the ring may free it. Destroy takes the lock once, so it waits for the unlock above.
-	 */
-	for (; unlikely(in < n); in++)
-		pp_pool_release(pool, pages[in], false);
+	/* Whoever takes the last page out of the ring may free the pool now. Destroy takes the lock
+	 * before it does, so it has waited for the unlock. */
+	for (; unlikely(in < n); in++) {
+		if (dying)
+			release(pool, pages[in], false);
+		else
+			leave(pages[in]);
+	}
+}
+
+/* By value: so that the page need not live on the caller's stack on the fast path. */
+static PP_NOINLINE void recycle_one_in_ring(struct page_pool *pool, struct pp_page *page)
+{
+	recycle_in_ring(pool, &page, 1);
 }
 
 static PP_NOINLINE void put_held(struct page_pool *pool, struct pp_page *page, bool here)
@@ -223,11 +248,9 @@ static PP_NOINLINE void put_held(struct page_pool *pool, struct pp_page *page, b
 	/* After destroy the consumer's own counters are settled and no more looked at. */
 	here = here && pp_load_relaxed(&pool->cache.capacity);
 	if (here)
-		/* release: for stats.c. One counter by itself needs no stats_begin. */
-		pp_stats_add(&pool->stats.released_refcnt, pool->has_stats);
-	else if (pool->has_stats)
-		/* relaxed: a counter. */
-		pp_fetch_add_relaxed(&pool->released_refcnt, 1);
+		/* release: for stats.c. One counter by itself needs no stats_begin. Elsewhere the
+		 * count is what pending has lost, see stats.c. */
+		pp_stats_add(&pool->stats.released_refcnt, 1);
 	release(pool, page, here);
 }
 
@@ -243,7 +266,7 @@ void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned d
 	}
 	if (here && recycle_in_cache(pool, page))
 		return;
-	recycle_in_ring(pool, &page, 1);
+	recycle_one_in_ring(pool, page);
 }
 
 void page_pool_put_full_page(struct page_pool *pool, struct pp_page *page, bool allow_direct)
@@ -259,34 +282,54 @@ void page_pool_recycle_direct(struct page_pool *pool, struct pp_page *page)
 /* Pages that go into a ring under one lock. */
 #define BULK 64
 
-void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
+/* The pages of this pool go to its cache or ring; the others are moved to the front; how many. */
+static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **pages, size_t n)
 {
-	/* One pool a pass; pages of the others are moved to the front for the next. */
-	while (n) {
-		struct page_pool *pool = page_pool_get_pp(pages[0]);
-		bool here = pp_napi_local(pool);
-		struct pp_page *bulk[BULK];
-		size_t foreign = 0, len = 0;
+	struct pp_cache *cache = &pool->cache;
+	bool here = pp_napi_local(pool);
+	struct pp_page *bulk[BULK];
+	size_t foreign = 0, len = 0, i = 0;
 
-		for (size_t i = 0; i < n; i++) {
+	if (here) {
+		/* All that goes into the cache at once, up to the first page that needs a look. */
+		uint64_t pushed = cache->pushed;
+		uint64_t cached = pushed - cache->popped;
+		uint64_t capacity = pp_load_relaxed(&cache->capacity); /* see recycle_in_cache() */
+
+		for (; i < n && cached + i < capacity; i++) {
 			struct pp_page *page = pages[i];
 
-			if (unlikely(page_pool_get_pp(page) != pool)) {
-				pages[foreign++] = page;
-			} else if (!pp_page_can_recycle(page)) {
-				put_held(pool, page, here);
-			} else if (!here || !recycle_in_cache(pool, page)) {
-				bulk[len++] = page;
-				if (len == BULK) {
-					recycle_in_ring(pool, bulk, len);
-					len = 0;
-				}
+			if (unlikely(page_pool_get_pp(page) != pool || !pp_page_can_recycle(page)))
+				break;
+			pool->pages[cached + i] = page;
+		}
+		pp_store_release(&cache->pushed, pushed + i);
+	}
+	for (; i < n; i++) {
+		struct pp_page *page = pages[i];
+
+		if (unlikely(page_pool_get_pp(page) != pool)) {
+			pages[foreign++] = page;
+		} else if (!pp_page_can_recycle(page)) {
+			put_held(pool, page, here);
+		} else if (!here || !recycle_in_cache(pool, page)) {
+			bulk[len++] = page;
+			if (len == BULK) {
+				recycle_in_ring(pool, bulk, len);
+				len = 0;
 			}
 		}
-		if (len)
-			recycle_in_ring(pool, bulk, len);
-		n = foreign;
 	}
+	if (len)
+		recycle_in_ring(pool, bulk, len);
+	return foreign;
+}
+
+void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
+{
+	/* One pool a pass. */
+	while (n)
+		n = put_some(page_pool_get_pp(pages[0]), pages, n);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------

@@ -79,6 +79,16 @@ int pp_page_ref_count(const struct pp_page *page)
 	return (int)(pp_load_relaxed(&page->ref) & PP_REF_COUNT_MASK);
 }
 
+void *pp_page_private(const struct pp_page *page)
+{
+	return page->private_;
+}
+
+void pp_page_set_private(struct pp_page *page, void *private_)
+{
+	page->private_ = private_;
+}
+
 void pp_page_get(struct pp_page *page)
 {
 	/* relaxed: the caller holds it already, so nobody can free it meanwhile. */

@@ -14,44 +14,56 @@ static inline uint32_t pp_ring_batch(uint32_t size)
 	return batch > size / 2 ? 1 : batch;
 }
 
-/* Under the ring's lock. False: no free slot. */
-static inline bool pp_ring_produce(struct pp_ring *r, struct pp_page *page)
+/* Under the ring's lock. As many of the n pages as there are free slots; how many. */
+static inline size_t pp_ring_produce(struct pp_ring *r, struct pp_page **pages, size_t n)
 {
-	struct pp_page **slot = &r->queue[r->producer];
+	uint32_t producer = r->producer; /* in a register, not through memory page by page */
+	size_t in;
 
-	/* acquire: pairs with the consumer's clearing; it has read the slot before. */
-	if (unlikely(pp_load_acquire(slot)))
-		return false;
-	/* release: who takes the page out sees all that was written to it and its metadata. */
-	pp_store_release(slot, page);
-	if (unlikely(++r->producer == r->size))
-		r->producer = 0;
-	return true;
+	for (in = 0; in < n; in++) {
+		struct pp_page **slot = &r->queue[producer];
+
+		/* acquire: pairs with the consumer's clearing; it has read the slot before. */
+		if (unlikely(pp_load_acquire(slot)))
+			break;
+		/* release: who takes the page out sees all that was written to it and its metadata.
+		 */
+		pp_store_release(slot, pages[in]);
+		if (unlikely(++producer == r->size))
+			producer = 0;
+	}
+	r->producer = producer;
+	return in;
 }
 
-/* Consumer. The oldest page, left in its slot; NULL: empty. */
-static inline struct pp_page *pp_ring_peek(const struct pp_ring *r)
+/* Consumer. The page in slot head, left there; NULL: the ring is empty. */
+static inline struct pp_page *pp_ring_peek(const struct pp_ring *r, uint32_t head)
 {
 	/* acquire: pairs with produce. */
-	return pp_load_acquire(&r->queue[r->consumer_head]);
+	return pp_load_acquire(&r->queue[head]);
 }
 
-/* Consumer. The page that peek has shown is taken. */
-static inline void pp_ring_discard(struct pp_ring *r)
+/*
+ * Consumer. The page in slot head is taken; the next head, which the caller stores in
+ * consumer_head when it is done. Slots are cleared in batches, and always at the wrap.
+ */
+static inline uint32_t pp_ring_discard(struct pp_ring *r, uint32_t head)
 {
-	uint32_t head = ++r->consumer_head;
+	uint32_t tail = r->consumer_tail;
 
-	if (unlikely(head - r->consumer_tail >= r->batch || head == r->size)) {
+	head++;
+	if (unlikely(head - tail >= r->batch || head == r->size)) {
 		/* The last first: a producer that waits at the first finds the whole batch free,
 		 * and the two do not fight for the line slot by slot. */
-		for (uint32_t i = head; i-- > r->consumer_tail;)
-			/* release: the consumer's read of the slot comes before a producer's write.
-			 */
+		for (uint32_t i = head; i-- > tail;)
+			/* release: the consumer's read of the slot comes before a producer's
+			 * write. */
 			pp_store_release(&r->queue[i], NULL);
 		if (head == r->size)
-			r->consumer_head = head = 0;
+			head = 0;
 		r->consumer_tail = head;
 	}
+	return head;
 }
 
 #endif

@@ -60,6 +60,23 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+/* Pages that somebody else held when they were put, outside of the consumer's context. */
+static uint64_t released_elsewhere(const struct page_pool *pool)
+{
+	/* acquire: before what follows for a destroyed pool, so that nothing is counted twice. */
+	uint64_t pending = pp_load_acquire(&pool->pending);
+	uint64_t gone;
+
+	/* That is all that a living pool's pending loses; references are multiples, and fall out.
+	 */
+	if (pending >= PP_PENDING_LIVE / 2)
+		return -pending % PP_PENDING_REF;
+	/* relaxed: settled since destroy, but for released_dying. */
+	gone = pp_load_relaxed(&pool->held) - pp_load_relaxed(&pool->released_here) -
+	       pp_load_relaxed(&pool->ring.released) - pending % PP_PENDING_REF;
+	return minus(gone, pp_load_relaxed(&pool->ring.released_dying));
+}
+
 int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *ret)
 {
 	struct page_pool_stats stats = {0};
@@ -83,8 +100,7 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 	/* relaxed: independent counters, each by itself. */
 	stats.recycle_ring = pp_load_relaxed(&pool->ring.ring);
 	stats.recycle_ring_full = pp_load_relaxed(&pool->ring.ring_full);
-	stats.recycle_released_refcnt =
-		raw.s.released_refcnt + pp_load_relaxed(&pool->released_refcnt);
+	stats.recycle_released_refcnt = raw.s.released_refcnt + released_elsewhere(pool);
 
 	stats.size = ret->size;
 	if (ret->size > sizeof(stats))
@@ -97,9 +113,10 @@ int32_t page_pool_inflight(const struct page_pool *pool)
 {
 	/* A snapshot. What was released first, so that a page that comes in and leaves meanwhile
 	 * does not make it negative. acquire: pairs with the release of who counted the page out,
-	 * after it was counted in. relaxed: ordered by the two before it. */
+	 * after it was counted in. relaxed: ordered by the three before it. */
 	uint64_t pending = pp_load_acquire(&pool->pending);
 	uint64_t here = pp_load_acquire(&pool->released_here);
+	uint64_t full = pp_load_acquire(&pool->ring.released);
 	uint64_t held = pp_load_relaxed(&pool->held);
 
 	/* Destroyed, and kept by page_pool_ref(): pending is what is still out. */
@@ -107,5 +124,5 @@ int32_t page_pool_inflight(const struct page_pool *pool)
 		return (int32_t)(uint32_t)pending;
 	/* 32-bit serial arithmetic, as the kernel: references are multiples of 2^32 and fall out.
 	 */
-	return (int32_t)((uint32_t)held - (uint32_t)here + (uint32_t)pending);
+	return (int32_t)((uint32_t)held - (uint32_t)here - (uint32_t)full + (uint32_t)pending);
 }

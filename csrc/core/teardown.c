@@ -189,14 +189,14 @@ void page_pool_destroy(struct page_pool *pool)
 	pp_spin_lock(&ring->lock);
 	ring->dying = true;
 	pp_spin_unlock(&ring->lock);
-	while ((page = pp_ring_peek(ring))) {
-		pp_ring_discard(ring);
+	while ((page = pp_ring_peek(ring, ring->consumer_head))) {
+		ring->consumer_head = pp_ring_discard(ring, ring->consumer_head);
 		pp_pool_release(pool, page, true);
 	}
 
-	/* From now on a page or reference that goes may be the last. What the consumer released is
+	/* From now on a page or reference that goes may be the last. What was released so far is
 	 * settled here, and what it held. */
 	if (page_pool_inflight(pool) != 0)
 		janitor_add(pool);
-	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here));
+	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here - ring->released));
 }

@@ -12,7 +12,7 @@
  *   cached pages            = pushed - popped, from 0 to capacity
  *   alloc_fast              = popped - refill - slow - drained
  *   recycle_cached          = pushed - filled
- *   in flight               = held - released_here - released_elsewhere
+ *   in flight               = held - released_here - ring.released - released elsewhere (pending)
  *   cached pages + pages in the ring <= in flight
  *   every page in cache or ring: ref == PP_REF_ONE, pp == the pool
  */
@@ -49,6 +49,7 @@ struct pp_page {
 	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic */
 	void *addr;                   /* constant */
 	struct pp_provider *provider; /* constant */
+	void *private_;               /* whoever holds the page */
 	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
 	uint32_t prev;                /* likewise; 0: first */
 	int16_t nid;                  /* NUMA node; written while the provider owns the page */
@@ -114,6 +115,8 @@ struct pp_ring {
 	bool dying;        /* the pool was destroyed: nothing enters the ring any more */
 	uint64_t ring;     /* statistics, written under the lock, read by anyone, atomic */
 	uint64_t ring_full;
+	uint64_t released;       /* pages that did not fit and left the pool; likewise */
+	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
 	/* constant */
 	struct pp_page **queue PP_ALIGNED(PP_CACHELINE);
 	uint32_t size;
@@ -151,12 +154,14 @@ struct pp_consumer_stats {
 };
 
 /*
- * page_pool.pending while the pool lives: PP_PENDING_LIVE - pages released elsewhere; so it never
- * gets near 0. Destroying it takes PP_PENDING_LIVE away and adds what was held, which leaves the
- * pages that are still out. Who brings it to 0 frees the pool. page_pool_ref() adds PP_PENDING_REF.
+ * page_pool.pending while the pool lives: PP_PENDING_LIVE - pages released elsewhere, which are
+ * those that somebody else held; so it never gets near 0. Destroying it takes PP_PENDING_LIVE away
+ * and adds what was held, which leaves the pages that are still out. Who brings it to 0 frees the
+ * pool. page_pool_ref() adds PP_PENDING_REF;
+ * a thousand references and 10^15 pages released elsewhere keep out of each other's way.
  */
 #define PP_PENDING_LIVE (1ull << 62)
-#define PP_PENDING_REF (1ull << 40)
+#define PP_PENDING_REF (1ull << 50)
 
 struct page_pool {
 	/* consumer, every allocation and direct put */
@@ -173,7 +178,6 @@ struct page_pool {
 
 	/* anyone */
 	uint64_t pending PP_ALIGNED(PP_CACHELINE);
-	uint64_t released_refcnt; /* statistics, outside of the consumer's context */
 
 	struct pp_ring ring;
 

@@ -19,6 +19,21 @@ static unsigned nr_stored;
 
 static struct pp_page dummy[256];
 
+static bool produce(struct pp_ring *r, struct pp_page *page)
+{
+	return pp_ring_produce(r, &page, 1) == 1;
+}
+
+static struct pp_page *peek(const struct pp_ring *r)
+{
+	return pp_ring_peek(r, r->consumer_head);
+}
+
+static void discard(struct pp_ring *r)
+{
+	r->consumer_head = pp_ring_discard(r, r->consumer_head);
+}
+
 static void make_ring(struct pp_ring *r, uint32_t size)
 {
 	memset(r, 0, sizeof(*r));
@@ -43,27 +58,27 @@ TEST(slots_are_cleared_the_last_first)
 
 	make_ring(&r, 40);
 	for (int i = 0; i < 40; i++)
-		CHECK(pp_ring_produce(&r, &dummy[i]));
-	CHECK(!pp_ring_produce(&r, &dummy[40]));
+		CHECK(produce(&r, &dummy[i]));
+	CHECK(!produce(&r, &dummy[40]));
 	nr_stored = 0;
 	for (int i = 0; i < 15; i++) {
-		CHECK_PTR(pp_ring_peek(&r), &dummy[i]);
-		pp_ring_discard(&r);
+		CHECK_PTR(peek(&r), &dummy[i]);
+		discard(&r);
 	}
 	CHECK_EQ(nr_stored, 0);
-	CHECK(!pp_ring_produce(&r, &dummy[40]));
-	pp_ring_discard(&r);
+	CHECK(!produce(&r, &dummy[40]));
+	discard(&r);
 	CHECK_EQ(nr_stored, 16);
 	for (int i = 0; i < 16; i++)
 		CHECK_PTR(stored[i], &r.queue[15 - i]);
 	/* At the wrap all that is left, be it less than a batch. */
 	nr_stored = 0;
 	for (int i = 16; i < 40; i++)
-		pp_ring_discard(&r);
+		discard(&r);
 	CHECK_EQ(nr_stored, 24);
 	for (int i = 0; i < 8; i++)
 		CHECK_PTR(stored[16 + i], &r.queue[39 - i]);
-	CHECK(!pp_ring_peek(&r));
+	CHECK(!peek(&r));
 	free(r.queue);
 }
 
@@ -85,20 +100,20 @@ TEST(random_against_model)
 				for (; n; n--) {
 					bool room = in - cleared < size;
 
-					CHECK_EQ(pp_ring_produce(&r, &dummy[in % 251]), room);
+					CHECK_EQ(produce(&r, &dummy[in % 251]), room);
 					in += room;
 				}
 				continue;
 			}
 			for (; n; n--) {
-				struct pp_page *page = pp_ring_peek(&r);
+				struct pp_page *page = peek(&r);
 
 				if (in == out) {
 					CHECK_PTR(page, NULL);
 					break;
 				}
 				CHECK_PTR(page, &dummy[out % 251]);
-				pp_ring_discard(&r);
+				discard(&r);
 				out++;
 				if (out - cleared == batch || out % size == 0)
 					cleared = out;

@@ -164,6 +164,47 @@ static void *straggle(void *arg)
 	return NULL;
 }
 
+/* Held pages are counted by what pending loses, and all others elsewhere: before destroy, at it and
+ * after it the two do not mix. */
+TEST(held_pages_are_told_from_stragglers)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct page_pool *pool = make_pool(arena, 4, NULL);
+	struct pp_page *p[40];
+	struct page_pool_stats s;
+
+	page_pool_ref(pool);
+	alloc_n(pool, 40, p);
+	for (int i = 0; i < 20; i++)
+		pp_page_get(p[i]);
+	put_n(pool, 10, p, false);     /* held, outside of the consumer's context */
+	put_n(pool, 5, p + 10, true);  /* held, in it */
+	put_n(pool, 8, p + 20, false); /* 4 fit into the ring, 4 do not */
+	s = stats_of(pool);
+	CHECK_EQ(s.recycle_released_refcnt, 15);
+	CHECK_EQ(s.recycle_ring, 4);
+	CHECK_EQ(s.recycle_ring_full, 4);
+	CHECK_EQ(page_pool_inflight(pool), 64 - 15 - 4);
+
+	page_pool_destroy(pool);
+	s = stats_of(pool);
+	CHECK_EQ(s.recycle_released_refcnt, 15);
+	CHECK_EQ(page_pool_inflight(pool), 17);
+
+	put_n(pool, 5, p + 15, false); /* held */
+	put_n(pool, 12, p + 28, true); /* stragglers */
+	s = stats_of(pool);
+	CHECK_EQ(s.recycle_released_refcnt, 20);
+	CHECK_EQ(s.recycle_ring, 16);
+	CHECK_EQ(s.recycle_ring_full, 4);
+	CHECK_EQ(page_pool_inflight(pool), 0);
+	page_pool_unref(pool);
+	for (int i = 0; i < 20; i++)
+		pp_page_put(p[i]);
+	CHECK_EQ(pages_out(arena), 0);
+	pp_provider_put(arena);
+}
+
 /* All at the same moment: the destroy, and the last pages of three threads. */
 TEST(while_pages_come_back)
 {

@@ -1,2 +1,55 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The benchmarks: choose, run in a worker process, record."""
+"""The benchmarks: choose, run in a worker process, record.
+
+>>> from pagepool.bench import Recorded, run_simple
+>>> for event in run_simple(loops=1_000_000, runs=1, tests=["tasklet*"]):
+...     if isinstance(event, Recorded):
+...         print(f"{event.record.name} {event.record.ns:.3f} ns")  # doctest: +SKIP
+"""
+
+from pagepool.bench.collect import Collector, Summary
+from pagepool.bench.errors import BenchError, SettingsError, WorkerDied
+from pagepool.bench.events import (
+    Event,
+    Notice,
+    Recorded,
+    RunStarted,
+    Started,
+    TestFailed,
+    TestStarted,
+    Warned,
+)
+from pagepool.bench.simple import (
+    DEFAULT_LOOPS,
+    DEFAULT_RUNS,
+    MAX_LOOPS,
+    MIN_LOOPS,
+    SHORT_PERIOD,
+    list_tests,
+    run_simple,
+    select_tests,
+)
+
+__all__ = [
+    "BenchError",
+    "Collector",
+    "DEFAULT_LOOPS",
+    "DEFAULT_RUNS",
+    "Event",
+    "MAX_LOOPS",
+    "MIN_LOOPS",
+    "Notice",
+    "Recorded",
+    "RunStarted",
+    "SHORT_PERIOD",
+    "SettingsError",
+    "Started",
+    "Summary",
+    "TestFailed",
+    "TestStarted",
+    "Warned",
+    "WorkerDied",
+    "list_tests",
+    "run_simple",
+    "select_tests",
+]

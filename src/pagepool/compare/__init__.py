@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the measurements say: statistics, verdicts, tables."""
+"""Comparison of builds: statistics, tables, output formats.
+
+Knows records, and nothing of how they were measured. `statistics` has all arithmetic on several
+runs, `report` pairs the builds and collects what to beware of, `formats` writes it.
+"""

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Gathers the events of a benchmark into the model that results are kept in."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import NamedTuple
+
+from pagepool.bench.events import Event, Recorded, RunStarted, Started, TestFailed
+from pagepool.bench.simple import MIN_CPU_SHARE, SHORT_PERIOD
+from pagepool.results.model import Build, Machine, Record, ResultSet, Run
+
+
+class Summary(NamedTuple):
+    """One test over all runs: median, smallest, largest; ns and counter cycles per element.
+
+    ``instructions`` is the median per element, ``None`` unless every run counted them.
+    """
+
+    name: str
+    runs: int
+    ns: float
+    ns_min: float
+    ns_max: float
+    cycles: float
+    cycles_min: float
+    cycles_max: float
+    instructions: float | None
+
+
+class Collector:
+    """Takes events as they come; what it has at any moment is whole."""
+
+    def __init__(self) -> None:
+        """Nothing measured yet."""
+        self.machine: Machine = {}
+        self.settings: Machine = {}
+        self.failed: list[TestFailed] = []
+        self._runs: dict[int, list[Record]] = {}
+        self._shares: dict[str, float] = {}
+
+    def add(self, event: Event) -> None:
+        """One more event."""
+        if isinstance(event, Started):
+            self.machine, self.settings = event.machine, event.settings
+        elif isinstance(event, RunStarted):
+            self._runs[event.run] = []
+        elif isinstance(event, Recorded):
+            name = event.record.name
+            self._runs.setdefault(event.run, []).append(event.record)
+            self._shares[name] = min(event.cpu_share, self._shares.get(name, 1.0))
+        elif isinstance(event, TestFailed):
+            self.failed.append(event)
+
+    @property
+    def records(self) -> list[Record]:
+        """All records so far, run after run."""
+        return [record for records in self._runs.values() for record in records]
+
+    @property
+    def runs(self) -> int:
+        """How many runs gave at least one record."""
+        return sum(1 for records in self._runs.values() if records)
+
+    def results(self, label: str) -> ResultSet:
+        """One build with all runs that have records; empty when nothing was measured."""
+        runs = tuple(
+            Run(tuple(records), self.settings) for records in self._runs.values() if records
+        )
+        if not runs:
+            return ResultSet()
+        machine = self.machine
+        build = Build(label=label, runs=runs, kernel=machine.get("kernel"), machine=machine)
+        return ResultSet((build,))
+
+    def summaries(self) -> list[Summary]:
+        """One summary a test, in the order of the tests."""
+        by_name: dict[str, list[Record]] = {}
+        for record in self.records:
+            by_name.setdefault(record.name, []).append(record)
+        return [_summary(name, records) for name, records in by_name.items()]
+
+    def too_short(self) -> list[tuple[str, float]]:
+        """Tests with a period below `SHORT_PERIOD`: name, and its shortest period in seconds."""
+        shortest: dict[str, float] = {}
+        for record in self.records:
+            seconds = (record.time_interval_ns or 0) / 1e9
+            if seconds < SHORT_PERIOD:
+                shortest[record.name] = min(seconds, shortest.get(record.name, seconds))
+        return list(shortest.items())
+
+    def disturbed(self) -> list[tuple[str, float]]:
+        """Tests that had less of their CPU than `MIN_CPU_SHARE`: name, and its worst share.
+
+        Too short a test is not judged: scheduling goes by milliseconds.
+        """
+        short = {name for name, _ in self.too_short()}
+        return [
+            (name, share)
+            for name, share in self._shares.items()
+            if share < MIN_CPU_SHARE and name not in short
+        ]
+
+
+def _summary(name: str, records: list[Record]) -> Summary:
+    ns = [record.ns for record in records if record.ns is not None]
+    cycles = [record.cycles for record in records if record.cycles is not None]
+    counted = [record.instructions_per_elem for record in records]
+    instructions = [value for value in counted if value is not None]
+    return Summary(
+        name=name,
+        runs=len(records),
+        ns=median(ns),
+        ns_min=min(ns),
+        ns_max=max(ns),
+        cycles=median(cycles),
+        cycles_min=min(cycles),
+        cycles_max=max(cycles),
+        instructions=median(instructions) if len(instructions) == len(records) else None,
+    )

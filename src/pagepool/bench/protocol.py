@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the worker process and its parent say to each other: one JSON object a line.
+
+The parent sends a `Setup` and is answered by a `Ready`; then, as often as it likes, a `Job`,
+answered by a `Done` or a `Failed`. At the end of its input the worker exits, at once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Setup(msgspec.Struct, tag=True):
+    """How to be: pinned to ``cpu``, or wherever the scheduler likes."""
+
+    cpu: int | None = None
+
+
+class Job(msgspec.Struct, tag=True):
+    """Run one test once. ``loops``: 1000 to 2**32 - 1."""
+
+    test: str
+    loops: int
+    stats: bool = True
+
+
+class Ready(msgspec.Struct, tag=True):
+    """What the worker knows of itself.
+
+    ``cpu`` is where it is pinned, ``None`` for ``pin_error``'s reason. ``counter_khz`` is
+    measured, 0 without a counter. ``pmu_error`` is an errno, 0 where instructions can be counted.
+    """
+
+    cpu: int | None
+    pin_error: str
+    counter: str
+    counter_khz: int
+    compiler: str
+    version: str
+    pmu_error: int
+
+
+class Done(msgspec.Struct, tag=True):
+    """What a job measured; fields as in `pagepool.bench._loops.Timing`.
+
+    ``cpu_share`` is CPU time of the thread over wall-clock time, for the whole test.
+    """
+
+    name: str
+    step: int
+    loops: int
+    invoke_count: int
+    time_interval_ns: int
+    tsc_interval: int
+    instructions: int | None
+    pmu_line: str
+    warning: str
+    cpu_share: float
+
+
+class Failed(msgspec.Struct, tag=True):
+    """A job that gave no figure: the reason in one line, and its positive errno."""
+
+    text: str
+    errno: int
+
+
+Request = Setup | Job
+Answer = Ready | Done | Failed

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The process that measures: ``python -m pagepool.bench.worker``.
+
+A process of its own, because what the parent did before (threads, memory, a warm progress bar)
+must not be part of a figure; one per run, because where the loader puts things is chance, and a
+spread that leaves chance out is too small. See `pagepool.bench.protocol` for what it speaks.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+
+import msgspec
+
+from pagepool.bench import _loops
+from pagepool.bench.protocol import Answer, Done, Failed, Job, Ready, Request, Setup
+
+
+def main() -> int:
+    """Serve requests from standard input until it ends. Returns the exit status."""
+    # Answers go to a copy of standard output. Whatever else prints there, a library say, ends
+    # up on standard error, and cannot be taken for an answer.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    # A loop runs for minutes and cannot be interrupted; the parent may be gone long before. So
+    # a second thread listens, and ends the process when nobody is there any more. It sleeps
+    # while the loop runs, and starts before this thread is pinned: it is not on that CPU.
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    while True:
+        request = requests.get()
+        answer = _set_up(request) if isinstance(request, Setup) else _measure(request)
+        _send(answers, answer)
+
+
+def _listen(requests: queue.SimpleQueue[Request]) -> None:
+    decoder = msgspec.json.Decoder(Request)
+    try:
+        for line in sys.stdin.buffer:
+            requests.put(decoder.decode(line))
+    except Exception as error:  # whatever it is, the main thread cannot go on without requests
+        print(f"pagepool.bench.worker: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def _send(descriptor: int, answer: Answer) -> None:
+    data = msgspec.json.encode(answer) + b"\n"
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BrokenPipeError:
+            os._exit(0)
+
+
+def _set_up(setup: Setup) -> Ready:
+    cpu, pin_error = setup.cpu, ""
+    if cpu is not None:
+        try:
+            os.sched_setaffinity(0, {cpu})
+        except OSError as error:
+            cpu, pin_error = None, error.strerror or str(error)
+    try:
+        khz = _loops.counter_khz()
+    except OSError:
+        khz = 0  # the tests will say what is wrong with the clock
+    return Ready(
+        cpu=cpu,
+        pin_error=pin_error,
+        counter=_loops.counter_name(),
+        counter_khz=khz,
+        compiler=_loops.compiler(),
+        version=_loops.library_version(),
+        pmu_error=_loops.pmu_error(),
+    )
+
+
+def _measure(job: Job) -> Done | Failed:
+    wall, busy = time.monotonic_ns(), time.thread_time_ns()
+    try:
+        timing = _loops.run(job.test, job.loops, job.stats)
+    except _loops.TestError as error:
+        return Failed(str(error), error.errno)
+    wall, busy = time.monotonic_ns() - wall, time.thread_time_ns() - busy
+    return Done(
+        name=timing.name,
+        step=timing.step,
+        loops=timing.loops,
+        invoke_count=timing.invoke_count,
+        time_interval_ns=timing.time_interval_ns,
+        tsc_interval=timing.tsc_interval,
+        instructions=timing.instructions,
+        pmu_line=timing.pmu_line,
+        warning=timing.warning,
+        cpu_share=min(busy / wall, 1.0) if wall > 0 else 1.0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``pagepool compare``: the before/after table of a mail."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pagepool.cli._output import FAILURE, complain, fail, is_terminal, write
+from pagepool.compare import formats, report, selection
+from pagepool.results.errors import ResultsError
+from pagepool.results.reader import read_all, same_file
+
+
+@click.command(short_help="Compare builds: the before/after table of a mail.")
+@click.argument("files", metavar="BEFORE[@BUILD] AFTER[@BUILD]...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(formats.FORMATS),
+    default="table",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["both", *report.METRICS]),
+    default="both",
+    show_default=True,
+    help="Figures to show; 'both' adds instructions where all builds counted them.",
+)
+@click.option(
+    "--tests",
+    metavar="GLOB",
+    multiple=True,
+    help="Only tests whose name matches, like 'tasklet*'; repeat it or use commas.",
+)
+@click.option("--output", metavar="FILE", help="Write to a file instead of standard output.")
+def command(
+    files: tuple[str, ...], form: formats.Format, metric: str, tests: tuple[str, ...], output: str
+) -> None:
+    """Compare builds: the before/after table of a mail.
+
+    Every file is compared with the first. A file is a kernel log, a mail, this program's own
+    output or its JSON; '-' is standard input. Of a file that holds several builds choose one
+    with FILE@BUILD; one single file has its builds compared in order.
+
+    Exit status: 0, or 2 if something could not be read, chosen or written.
+    """
+    selectors = [selection.parse(argument) for argument in files]
+    for index, one in enumerate(selectors):
+        for other in selectors[:index]:
+            if one.build == other.build and same_file(one.file, other.file):
+                fail(f"{files[index]}: given twice; give two files, or FILE@BUILD of one")
+    results, errors = read_all([selector.file for selector in selectors])
+    for error in errors:
+        complain(error)
+    globs = [glob for text in tests for part in text.split(",") if (glob := part.strip())]
+    if tests and not globs:
+        fail("--tests: an empty pattern matches no test")
+    if len(errors) == len({selector.file for selector in selectors}):
+        sys.exit(FAILURE)
+    try:
+        chosen = selection.choose_all(results, selectors)
+        metrics: tuple[report.Metric, ...] = ("cycles", "ns")
+        if metric == "both":
+            metrics += ("instructions",) if report.has_instructions(chosen) else ()
+        else:
+            metrics = tuple(name for name in report.METRICS if name == metric)
+        found = report.compare(chosen, metrics, globs, [result for _, result in results])
+    except ResultsError as error:
+        fail(error)
+    for failure in found.failures:
+        complain(failure)
+    status = FAILURE if errors or found.failures else 0
+    for oddity in found.oddities:
+        if oddity.code == "too-many":
+            complain(oddity)
+            status = FAILURE
+    if form == "table" and not output and is_terminal():
+        from pagepool.compare import terminal  # rich: only a terminal pays for it
+
+        if terminal.show(found):
+            sys.exit(status)
+    write(formats.render(found, form), output)
+    if form == "csv":
+        # A CSV file has no room for sentences.
+        for comparison in found.comparisons:
+            for warning in comparison.warnings:
+                complain(f"note: {warning.text}")
+        for warning in found.warnings:
+            complain(f"note: {warning.text}")
+    sys.exit(status)

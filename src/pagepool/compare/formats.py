@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Writes a report: plain table, org, markdown, CSV, JSON.
+
+Table, org and markdown are one grid with three kinds of rules around it. The org form is the one
+that maintainers post: header in two rows, numbers to the right, a formula line that recomputes
+differences and percentages when somebody edits a figure.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from pagepool.compare.report import Cell, Comparison, Metric, Pair, Report, Row, Side
+from pagepool.results.lines import clean
+
+Format: TypeAlias = Literal["table", "org", "markdown", "csv", "json"]
+FORMATS: tuple[Format, ...] = ("table", "org", "markdown", "csv", "json")
+
+SCHEMA = "pagepool.compare/1"
+
+#: Oddities of the inputs that are shown below tables; all are in the JSON.
+_MAX_ODDITIES = 10
+
+_TITLES: dict[Metric, str] = {"cycles": "Cycles", "ns": "Nanosec", "instructions": "Instr"}
+_TASKLET = re.compile(r"tasklet_page_pool\d\d_(\w+)")
+
+
+class Column(NamedTuple):
+    """A column: its two header cells, and whether its cells are numbers (set to the right)."""
+
+    top: str
+    bottom: str
+    is_number: bool = True
+
+
+class Grid(NamedTuple):
+    """A table before it has a form: columns, rows, rows of controls, org's formula line."""
+
+    columns: list[Column]
+    rows: list[list[str]]
+    controls: list[list[str]]
+    formula: str
+
+
+def render(report: Report, form: Format) -> str:
+    """The whole report as text, ending with a newline."""
+    if form == "json":
+        return to_json(report)
+    if form == "csv":
+        return to_csv(report)
+    write = {"table": _plain, "org": _org, "markdown": _markdown}[form]
+    several = len(report.comparisons) > 1
+    parts = [
+        (_caption(comparison, form) if several else "")
+        + write(comparison, grid(comparison, report))
+        for comparison in report.comparisons
+    ]
+    if below := list(notes_below(report)):
+        parts.append(_lines(below, form))
+    return "\n".join(parts)
+
+
+def notes(comparison: Comparison) -> Iterator[str]:
+    """The sentences below one table: what was compared, and what to beware of."""
+    yield f"before: {side_text(comparison.before)}"
+    yield f"after:  {side_text(comparison.after)}"
+    if comparison.has_spread:
+        yield "medians (of an even number of runs the lower one); min..max and runs beside them"
+    for where, names in (("before", comparison.only_before), ("after", comparison.only_after)):
+        if names:
+            yield f"only {where}: {', '.join(names)}"
+    for warning in comparison.warnings:
+        yield warning.text
+
+
+def notes_below(report: Report) -> Iterator[str]:
+    """The sentences below all tables: about single builds, and what the readers noticed."""
+    for warning in report.warnings:
+        yield warning.text
+    for oddity in report.oddities[:_MAX_ODDITIES]:
+        yield str(oddity)
+    if (more := len(report.oddities) - _MAX_ODDITIES) > 0:
+        yield f"{more} more oddities of the inputs; 'pagepool show' lists them"
+
+
+def side_text(side: Side) -> str:
+    """One build in a line: label, file, number of runs, kernel."""
+    runs = "1 run" if side.runs == 1 else f"{side.runs} runs"
+    release = _release(side.kernel) if side.kernel else ""
+    kernel = f", kernel {release}" if release and not side.label.startswith(release) else ""
+    return f"{side.label} ({side.file}), {runs}{kernel}"
+
+
+def _release(kernel: str) -> str:
+    return kernel.removeprefix("Linux ").removeprefix("version ").split(" ", 1)[0]
+
+
+# The grid
+
+
+def grid(comparison: Comparison, report: Report) -> Grid:
+    """Columns and cells of one comparison.
+
+    When every row is a tasklet test, rows are named as in the mails: ``fast_path``,
+    ``ptr_ring``, ``slow`` under ``(tasklet_*)``.
+    """
+    shown = [
+        metric
+        for metric in report.metrics
+        if any(_has(row.metrics.get(metric)) for row in comparison.rows)
+    ] or [report.metrics[0]]
+    # The percentage is that of the nanoseconds where they are shown.
+    percent = "ns" if "ns" in shown else shown[0]
+    short = all(_TASKLET.fullmatch(row.test) for row in comparison.rows)
+    columns = [Column("Test name", "(tasklet_*)" if short else "", False)]
+    formulas = []
+    for metric in shown:
+        first = len(columns) + 1
+        columns += [Column(_TITLES[metric], "Before"), Column("", "After"), Column("", "diff")]
+        formulas.append(f"${first + 2}=${first + 1}-${first}")
+        if metric == percent:
+            columns.append(Column("%", "change"))
+            formulas.append(f"${first + 3}=((${first + 2}/${first})*100);%.1f")
+    spread = comparison.has_spread
+    if spread:
+        columns += [Column("Before", "min..max n", False), Column("After", "min..max n", False)]
+    rows: list[list[str]] = []
+    controls: list[list[str]] = []
+    for row in comparison.rows:
+        cells = [_row_name(row, short)]
+        for metric in shown:
+            cells += _cells(row.metrics.get(metric))
+            if metric == percent:
+                cells.append(_percent(row.metrics.get(metric)))
+        if spread:
+            pair = row.metrics.get(percent)
+            cells += [_spread(pair.before), _spread(pair.after)] if pair else ["-", "-"]
+        (controls if row.is_control else rows).append(cells)
+    return Grid(columns, rows, controls, "#+TBLFM: " + "::".join(formulas))
+
+
+def _has(pair: Pair | None) -> bool:
+    return pair is not None and (pair.before is not None or pair.after is not None)
+
+
+def _row_name(row: Row, short: bool) -> str:
+    if short and (match := _TASKLET.fullmatch(row.test)):
+        return row.name.replace(row.test, match.group(1), 1)
+    return f"{row.name} (control)" if row.is_control else row.name
+
+
+def _cells(pair: Pair | None) -> list[str]:
+    if pair is None:
+        return ["-", "-", "-"]
+    before = "-" if pair.before is None else str(pair.before.printed)
+    after = "-" if pair.after is None else str(pair.after.printed)
+    return [before, after, "-" if pair.diff is None else str(pair.diff)]
+
+
+def _percent(pair: Pair | None) -> str:
+    if pair is None or pair.change_percent is None:
+        return "-"
+    return f"{pair.change_percent:.1f}"
+
+
+def _spread(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    if cell.n == 1:
+        return f"{cell.printed} n=1"
+    return f"{cell.minimum}..{cell.maximum} n={cell.n}"
+
+
+# Forms of the grid
+
+
+def widths(table: Grid) -> list[int]:
+    """Width of every column in characters."""
+    rows = table.rows + table.controls
+    return [
+        max(len(text) for text in (column.top, column.bottom, *(row[index] for row in rows)))
+        for index, column in enumerate(table.columns)
+    ]
+
+
+def _align(cells: Sequence[str], table: Grid, sizes: list[int]) -> list[str]:
+    return [
+        text.rjust(width) if column.is_number else text.ljust(width)
+        for text, column, width in zip(cells, table.columns, sizes, strict=True)
+    ]
+
+
+def _caption(comparison: Comparison, form: Format) -> str:
+    """What stands above one of several tables. The only table of a mail has nothing above it."""
+    names = f"{comparison.before.name} -> {comparison.after.name}"
+    return {"org": f"#+CAPTION: {names}\n", "markdown": f"**{_escape(names)}**\n\n"}.get(form, "")
+
+
+def _plain(comparison: Comparison, table: Grid) -> str:
+    sizes = widths(table)
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(_align(cells, table, sizes)).rstrip()
+
+    lines = [
+        f"{comparison.before.name} -> {comparison.after.name}",
+        "",
+        line([column.top for column in table.columns]),
+        line([column.bottom for column in table.columns]),
+        *map(line, table.rows),
+    ]
+    if table.controls:
+        lines += ["", *map(line, table.controls)]
+    return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "table")
+
+
+def _org(comparison: Comparison, table: Grid) -> str:
+    sizes = widths(table)
+    rule = "|" + "+".join("-" * (width + 2) for width in sizes) + "|"
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(_align(cells, table, sizes)) + " |"
+
+    lines = [
+        line([column.top for column in table.columns]),
+        line([column.bottom for column in table.columns]),
+        rule,
+        *map(line, table.rows),
+    ]
+    if table.controls:
+        lines += [rule, *map(line, table.controls)] if table.rows else map(line, table.controls)
+    lines.append(table.formula)
+    return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "org")
+
+
+def _markdown(comparison: Comparison, table: Grid) -> str:
+    # Markdown has one header row: a column's two words are joined, with the title repeated.
+    heads, title = [], ""
+    for column in table.columns:
+        title = column.top or title
+        heads.append(f"{title} {column.bottom}".strip())
+    cells = [[_escape(text) for text in row] for row in table.rows + table.controls]
+    columns = [
+        Column("", head, column.is_number)
+        for head, column in zip(heads, table.columns, strict=True)
+    ]
+    table = Grid(columns, cells, [], "")
+    sizes = widths(table)
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(_align(cells, table, sizes)) + " |"
+
+    rule = [
+        "-" * (width - 1) + (":" if column.is_number else "-")
+        for width, column in zip(sizes, columns, strict=True)
+    ]
+    lines = [line(heads), line(rule), *map(line, cells)]
+    return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "markdown")
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([|*_`<>\\])", r"\\\1", text) if re.search(r"[|*`<>\\]", text) else text
+
+
+def _lines(texts: list[str], form: Format) -> str:
+    # `# ` is a comment in org, so that notes may stay when the table is pasted and exported.
+    mark = {"org": "# ", "markdown": "- "}.get(form, "")
+    return "".join(f"{mark}{clean(text)}\n" for text in texts)
+
+
+# For programs
+
+
+_CSV_FIGURES = (
+    *("before", "after", "diff", "change_percent", "exact_before", "exact_after"),
+    *("before_min", "before_max", "before_n", "after_min", "after_max", "after_n"),
+)
+
+
+def to_csv(report: Report) -> str:
+    """One line a test and comparison, RFC 4180 with LF: printed figures, then exact ones."""
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    head = ["before", "after", "test", "kind", "step", "cpu", "role"]
+    for metric in report.metrics:
+        head += [f"{metric}_{name}" for name in _CSV_FIGURES]
+    writer.writerow(head)
+    for comparison in report.comparisons:
+        for row in comparison.rows:
+            cells: list[object] = [
+                comparison.before.name,
+                comparison.after.name,
+                row.test,
+                row.kind,
+                row.step,
+                row.cpu,
+                "control" if row.is_control else "test",
+            ]
+            for metric in report.metrics:
+                cells += _csv_cells(row.metrics[metric])
+            writer.writerow(cells)
+    return output.getvalue()
+
+
+def _csv_cells(pair: Pair) -> list[object]:
+    before, after = pair.before, pair.after
+    change = None if pair.change_percent is None else f"{pair.change_percent:.1f}"
+    cells: list[object] = [
+        before and before.printed,
+        after and after.printed,
+        pair.diff,
+        change,
+        before and before.exact,
+        after and after.exact,
+    ]
+    for cell in (before, after):
+        cells += [None] * 3 if cell is None else [cell.minimum, cell.maximum, cell.n]
+    return cells
+
+
+class _Document(msgspec.Struct):
+    schema: str
+    comparisons: tuple[Comparison, ...]
+    warnings: object
+    oddities: object
+
+
+def to_json(report: Report) -> str:
+    """The report field by field, schema ``pagepool.compare/1``; printed figures are numbers."""
+    encoder = msgspec.json.Encoder(decimal_format="number")
+    document = _Document(SCHEMA, report.comparisons, report.warnings, report.oddities)
+    return msgspec.json.format(encoder.encode(document), indent=2).decode() + "\n"

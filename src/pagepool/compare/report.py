@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pairs the tests of two builds, and collects what a reader of the table must know.
+
+The shown figures are the printed ones, their differences are differences of printed figures, and
+the percentage is the difference by the printed before, so that tables agree with those in mails.
+Beside each stands the exact value from the intervals; every judgement uses only these.
+
+Warnings are data: a code for programs, a sentence for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pagepool.compare import statistics
+from pagepool.compare.selection import Chosen
+from pagepool.results.errors import ResultsError
+from pagepool.results.model import Build, Key, Oddity, Record, ResultSet
+from pagepool.results.words import counter_ghz, hertz, test_name
+
+Metric: TypeAlias = Literal["cycles", "ns", "instructions"]
+METRICS: tuple[Metric, ...] = ("cycles", "ns", "instructions")
+
+#: Tests that do not touch the pool. Between two kernels on one machine they should not move.
+CONTROLS = frozenset({"for_loop", "atomic_inc", "lock", "rcu", "this_cpu_inc"})
+
+#: Seconds. In a shorter record one lost millisecond (a timer tick, an interrupt) is more than
+#: 1 % of the figure. A maintainer called 0.054 s too short.
+SHORT_RECORD = 0.1
+#: GHz. No CPU that runs this has a slower clock: what ticks slower is a timer (arm64: 0.1).
+SLOW_COUNTER = 1.0
+#: Two sides whose counters differ by more than this ran on unlike machines.
+CLOCK_TOLERANCE = 0.01
+
+#: Facts that may differ between two sides of one comparison: what is compared, and when.
+_MAY_DIFFER = frozenset(
+    {"kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started"}
+    | {"finished", "load", "uptime", "run", "command", "hostname", "host"}
+)
+
+
+class Warn(msgspec.Struct, frozen=True):
+    """Something to beware of: a code, a sentence."""
+
+    code: str
+    text: str
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One test of one build in one metric.
+
+    ``printed`` is the median as a log prints it, ``exact`` from its interval; ``values`` are the
+    exact values of all runs in order, ``minimum`` and ``maximum`` theirs as printed.
+    """
+
+    printed: Decimal
+    exact: float
+    n: int
+    minimum: Decimal
+    maximum: Decimal
+    values: tuple[float, ...]
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """One test before and after in one metric.
+
+    ``diff`` and ``change_percent`` are those of the printed figures, as in a mail's table;
+    ``exact_diff`` and ``exact_change_percent`` those of the exact medians. ``ranges_overlap`` is
+    ``None`` unless both sides have several runs.
+    """
+
+    before: Cell | None
+    after: Cell | None
+    diff: Decimal | None = None
+    change_percent: float | None = None
+    exact_diff: float | None = None
+    exact_change_percent: float | None = None
+    ranges_overlap: bool | None = None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One test: its full name, and the pairs of every metric that some side has."""
+
+    name: str
+    test: str
+    kind: str
+    step: int
+    cpu: int | None
+    is_control: bool
+    metrics: dict[Metric, Pair]
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One build: how it is named here, where it was read, and how often it ran."""
+
+    name: str
+    file: str
+    label: str
+    runs: int
+    kernel: str | None = None
+    heading: str | None = None
+    machine: dict[str, str] = {}
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """One build against the first."""
+
+    before: Side
+    after: Side
+    rows: tuple[Row, ...]
+    controls: tuple[Row, ...]
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+    warnings: tuple[Warn, ...] = ()
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether some test was run more than once."""
+        return any(
+            cell is not None and cell.n > 1
+            for row in self.rows
+            for pair in row.metrics.values()
+            for cell in (pair.before, pair.after)
+        )
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All comparisons, what to beware of in single builds, and what the readers noticed."""
+
+    comparisons: tuple[Comparison, ...]
+    metrics: tuple[Metric, ...]
+    warnings: tuple[Warn, ...] = ()
+    oddities: tuple[Oddity, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def compare(
+    chosen: Sequence[Chosen],
+    metrics: Iterable[Metric] = ("cycles", "ns"),
+    tests: Sequence[str] = (),
+    results: Sequence[ResultSet] = (),
+) -> Report:
+    """Compare every build with the first. ``tests`` are globs on names; none means all.
+
+    ``results`` are the sets that the builds come from, for their oddities. Raises
+    `ResultsError` when nothing is left to compare; a single build that shares no test with the
+    first is told in ``failures``.
+    """
+    sides = _sides(chosen)
+    groups = [_group(one.build) for one in chosen]
+    wanted = tuple(metrics)
+    all_keys = list(dict.fromkeys(key for group in groups for key in group))
+    _check_globs(tests, all_keys)
+    comparisons = []
+    failures: list[ResultsError] = []
+    for index in range(1, len(chosen)):
+        try:
+            found = _compare_pair(
+                (sides[0], sides[index]), (groups[0], groups[index]), wanted, tests
+            )
+        except ResultsError as error:
+            failures.append(error)
+        else:
+            comparisons.append(found)
+    if not comparisons:
+        raise failures[0]
+    warnings = _build_warnings(sides, groups, tests)
+    oddities = tuple(
+        oddity
+        for result in results
+        for oddity in result.oddities
+        if oddity.severity != "note" and _concerns(oddity, chosen)
+    )
+    for metric in wanted:
+        if not any(
+            pair.before or pair.after
+            for comparison in comparisons
+            for row in comparison.rows
+            if (pair := row.metrics[metric])
+        ):
+            raise ResultsError(
+                f"--metric {metric}", "no selected test has such figures", "choose another"
+            )
+    return Report(tuple(comparisons), wanted, warnings, oddities, tuple(map(str, failures)))
+
+
+def has_instructions(chosen: Sequence[Chosen]) -> bool:
+    """Whether all builds counted instructions."""
+    return all(
+        any(record.instructions_per_elem is not None for record in one.build.records)
+        for one in chosen
+    )
+
+
+def _concerns(oddity: Oddity, chosen: Sequence[Chosen]) -> bool:
+    """Whether an oddity may lie in a build that is compared: what is about a record, by line."""
+    if oddity.code not in ("record", "cut-short"):
+        return True
+    places = [one.build.source for one in chosen]
+    return any(
+        place is None
+        or (place.file == oddity.file and place.line <= oddity.line <= place.last_line)
+        for place in places
+    )
+
+
+Group: TypeAlias = dict[Key, list[Record]]
+
+
+def _group(build: Build) -> Group:
+    group: Group = {}
+    for record in build.records:
+        group.setdefault(record.key, []).append(record)
+    return group
+
+
+def _matches(key: Key, tests: Sequence[str]) -> bool:
+    return not tests or any(fnmatchcase(key[1], glob) for glob in tests)
+
+
+def _check_globs(tests: Sequence[str], keys: list[Key]) -> None:
+    names = list(dict.fromkeys(key[1] for key in keys))
+    for glob in tests:
+        if not any(fnmatchcase(name, glob) for name in names):
+            shown = ", ".join(names[:16]) + (", ..." if len(names) > 16 else "")
+            raise ResultsError(f"--tests {glob}", "matches no test", f"there are {shown}")
+
+
+def _sides(chosen: Sequence[Chosen]) -> list[Side]:
+    labels = [one.build.label for one in chosen]
+    return [
+        Side(
+            name=label if labels.count(label) == 1 else f"{file}@{label}",
+            file=file,
+            label=label,
+            runs=len(build.runs),
+            kernel=build.kernel,
+            heading=build.heading,
+            machine=build.machine,
+        )
+        for (file, build), label in zip(chosen, labels, strict=True)
+    ]
+
+
+# Figures
+
+
+def _figure(record: Record, metric: Metric) -> tuple[float, Decimal] | None:
+    """One record's value in one metric: exact, and as printed."""
+    exact: float | None
+    printed: Decimal | None
+    if metric == "ns":
+        exact, printed = record.ns, record.ns_printed
+    elif metric == "cycles":
+        exact, cycles = record.cycles, record.cycles_printed
+        printed = None if cycles is None else Decimal(cycles)
+    else:
+        exact, printed = record.instructions_per_elem, None
+        if record.instructions is not None and record.invoke_count:
+            printed = Decimal(record.instructions * 1000 // record.invoke_count) / 1000
+            printed = printed.quantize(Decimal("0.001"))
+    return None if exact is None or printed is None else (exact, printed)
+
+
+def _cell(records: Iterable[Record], metric: Metric) -> Cell | None:
+    figures = [
+        figure
+        for record in records
+        if record.is_usable and (figure := _figure(record, metric)) is not None
+    ]
+    if not figures:
+        return None
+    values = tuple(exact for exact, _ in figures)
+    exact, printed = figures[statistics.median_index(values)]
+    return Cell(printed, exact, len(values), min(figures)[1], max(figures)[1], values)
+
+
+def _pair(before: Cell | None, after: Cell | None) -> Pair:
+    if before is None or after is None:
+        return Pair(before, after)
+    diff = after.printed - before.printed
+    several = before.n > 1 and after.n > 1
+    return Pair(
+        before,
+        after,
+        diff=diff,
+        change_percent=float(diff) / float(before.printed) * 100 if before.printed else None,
+        exact_diff=after.exact - before.exact,
+        exact_change_percent=statistics.change_percent(before.exact, after.exact),
+        ranges_overlap=(
+            statistics.ranges_overlap(before.values, after.values) if several else None
+        ),
+    )
+
+
+def _row(key: Key, keys: list[Key], before: Group, after: Group, metrics: Sequence[Metric]) -> Row:
+    pairs: dict[Metric, Pair] = {}
+    for metric in metrics:
+        pairs[metric] = _pair(_cell(before[key], metric), _cell(after[key], metric))
+    return Row(
+        name=test_name(key, keys),
+        test=key[1],
+        kind=key[0],
+        step=key[2],
+        cpu=None if key[3] < 0 else key[3],
+        is_control=key[1] in CONTROLS,
+        metrics=pairs,
+    )
+
+
+def _compare_pair(
+    sides: tuple[Side, Side],
+    groups: tuple[Group, Group],
+    metrics: Sequence[Metric],
+    tests: Sequence[str],
+) -> Comparison:
+    before, after = groups
+    shared = [key for key in before if key in after]
+    keys = list(dict.fromkeys([*before, *after]))
+    if not shared:
+        raise ResultsError(
+            f"{sides[0].name} and {sides[1].name}",
+            "share no test",
+            f"{_few(before)} here, {_few(after)} there",
+        )
+    selected = [key for key in shared if _matches(key, tests)]
+    if not selected:
+        raise ResultsError(
+            f"--tests {','.join(tests)}",
+            f"{sides[0].name} and {sides[1].name} share no such test",
+            f"they share {_few(shared)}",
+        )
+    rows = [_row(key, keys, before, after, metrics) for key in selected]
+    rows.sort(key=lambda row: row.is_control)
+    # How far the controls moved matters most when they were not asked for.
+    moved = tuple(
+        _row(key, keys, before, after, METRICS[:2]) for key in shared if key[1] in CONTROLS
+    )
+    return Comparison(
+        before=sides[0],
+        after=sides[1],
+        rows=tuple(rows),
+        controls=moved,
+        only_before=_only(before, after, tests, keys),
+        only_after=_only(after, before, tests, keys),
+        warnings=tuple(_pair_warnings(sides, groups, rows, moved, selected)),
+    )
+
+
+def _only(one: Group, other: Group, tests: Sequence[str], keys: list[Key]) -> tuple[str, ...]:
+    return tuple(test_name(key, keys) for key in one if key not in other and _matches(key, tests))
+
+
+# Warnings about a pair
+
+
+def _pair_warnings(
+    sides: tuple[Side, Side],
+    groups: tuple[Group, Group],
+    rows: list[Row],
+    controls: tuple[Row, ...],
+    selected: list[Key],
+) -> Iterable[Warn]:
+    before, after = groups
+    if controls:
+        moved = ", ".join(f"{row.name} {_moved(row)}" for row in controls)
+        yield Warn("controls", f"controls, which do not touch the pool, moved: {moved}")
+    counts = {
+        cell.n
+        for row in rows
+        for pair in row.metrics.values()
+        for cell in (pair.before, pair.after)
+        if cell is not None
+    }
+    if counts == {1}:
+        yield Warn("one-run", "one run a side: these differences carry no verdict")
+    elif 1 in counts:
+        yield Warn("one-run", "a side with one run has no spread: its rows carry no verdict")
+    overlapping = [
+        row.name
+        for row in rows
+        if not row.is_control and any(pair.ranges_overlap for pair in _judged(row))
+    ]
+    if overlapping:
+        yield Warn("overlap", f"ranges of both sides overlap: {', '.join(overlapping)}")
+    same = [key for key in selected if _same_measurement(before[key], after[key])]
+    if same:
+        yield Warn(
+            "same-measurement",
+            f"{_few(same)}: the very same measurement on both sides, to the nanosecond",
+        )
+    loops = [
+        f"{key[1]} {_loops(before[key])} and {_loops(after[key])}"
+        for key in selected
+        if _loops(before[key]) and _loops(after[key]) and _loops(before[key]) != _loops(after[key])
+    ]
+    if loops:
+        more = f" and {len(loops) - 3} more" if len(loops) > 3 else ""
+        yield Warn("loops", f"unlike numbers of loops: {', '.join(loops[:3])}{more}")
+    clocks = [_clock(group) for group in groups]
+    if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1) > CLOCK_TOLERANCE:
+        yield Warn(
+            "clocks",
+            f"the counters run at {hertz(clocks[0])} and {hertz(clocks[1])}: "
+            "unlike machines, whose cycles do not compare",
+        )
+    one, other = (side.machine for side in sides)
+    unlike = [
+        f"{key} ({one[key]} and {other[key]})"
+        for key in one
+        if key in other and key not in _MAY_DIFFER and one[key] != other[key]
+    ]
+    if unlike:
+        yield Warn("machines", f"unlike machines or settings: {'; '.join(unlike)}")
+
+
+def _judged(row: Row) -> list[Pair]:
+    """The pairs of a row that ranges are compared in: nanoseconds, or what there is instead."""
+    pair = row.metrics.get("ns")
+    if pair is not None and pair.before is not None:
+        return [pair]
+    return list(row.metrics.values())
+
+
+def _moved(row: Row) -> str:
+    for metric in reversed(METRICS):
+        pair = row.metrics.get(metric)
+        if pair is not None and pair.change_percent is not None:
+            return f"{pair.change_percent:+.1f} %"
+    return "?"
+
+
+def _same_measurement(one: list[Record], other: list[Record]) -> bool:
+    def identity(record: Record) -> tuple[int, int, int | None] | None:
+        if record.time_interval_ns and record.invoke_count:
+            return record.time_interval_ns, record.invoke_count, record.tsc_interval
+        return None
+
+    known = {identity(record) for record in one} - {None}
+    return any(identity(record) in known for record in other)
+
+
+def _loops(records: list[Record]) -> str:
+    counts = sorted({record.invoke_count for record in records if record.invoke_count})
+    return "/".join(map(str, counts))
+
+
+def _clock(group: Group) -> float | None:
+    return counter_ghz(record for records in group.values() for record in records)
+
+
+# Warnings about single builds
+
+
+def _build_warnings(
+    sides: list[Side], groups: list[Group], tests: Sequence[str]
+) -> tuple[Warn, ...]:
+    result: list[Warn] = []
+    slow: dict[str, list[str]] = {}
+    for side, group in zip(sides, groups, strict=True):
+        clock = _clock(group)
+        if clock is not None and clock < SLOW_COUNTER:
+            slow.setdefault(hertz(clock), []).append(side.name)
+    for speed, names in slow.items():
+        who = "all builds" if len(names) == len(sides) else ", ".join(names)
+        text = f"the counter of {who} is a {speed} timer: compare nanoseconds, not its cycles"
+        result.append(Warn("slow-counter", text))
+    short: dict[str, float] = {}
+    for side, group in zip(sides, groups, strict=True):
+        for key, records in group.items():
+            if not _matches(key, tests):
+                continue
+            for record in records:
+                if not record.is_usable:
+                    where = str(record.source) if record.source else side.name
+                    text = f"{where}: {record.name} is left out ({', '.join(record.oddities)})"
+                    result.append(Warn("left-out", text))
+                elif record.time_interval_ns and record.time_interval_ns < SHORT_RECORD * 1e9:
+                    name = test_name(key, group)
+                    seconds = record.time_interval_ns / 1e9
+                    short[name] = min(seconds, short.get(name, seconds))
+    if short:
+        text = ", ".join(f"{name} ({seconds:.3f} s)" for name, seconds in short.items())
+        result.append(
+            Warn("short", f"measured for less than {SHORT_RECORD} s: {text}; use more loops")
+        )
+    for side, group in zip(sides, groups, strict=True):
+        for key, records in group.items():
+            cell = _cell(records, "ns") or _cell(records, "cycles")
+            if cell is None or not _matches(key, tests) or not statistics.has_modes(cell.values):
+                continue
+            # Cut, not rounded, as everything else in these tables.
+            values = ", ".join(
+                f"{figure[1]}"
+                for record in records
+                if record.is_usable
+                and (figure := _figure(record, "ns") or _figure(record, "cycles"))
+            )
+            text = f"{side.name}: {test_name(key, group)} has several modes: {values}"
+            result.append(Warn("modes", text))
+    return tuple(result)
+
+
+def _few(keys: Iterable[Key]) -> str:
+    names = [test_name(key) for key in keys]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which build of which file: ``FILE`` or ``FILE@BUILD``.
+
+``BUILD`` is a label, the number of the build in its file (from 1), or the beginning of a label if
+only one build begins so; case does not matter. A file whose own name has an ``@`` is taken by
+its name first.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from pagepool.results.errors import ResultsError
+from pagepool.results.model import Build, ResultSet
+
+
+class Selector(NamedTuple):
+    """One argument: the file, and which build of it (``None``: its only one)."""
+
+    file: str
+    build: str | None
+
+
+class Chosen(NamedTuple):
+    """A build, and the file that it was read from."""
+
+    file: str
+    build: Build
+
+
+def parse(argument: str) -> Selector:
+    """Split ``FILE@BUILD``; an existing file named like that goes first."""
+    file, at, build = argument.rpartition("@")
+    if not at or not file or not build or _exists(argument):
+        return Selector(argument, None)
+    return Selector(file, build)
+
+
+def choose(results: ResultSet, selector: Selector) -> Chosen:
+    """The one build that a selector means. Raises `ResultsError` that names the builds."""
+    builds, wanted = results.builds, selector.build
+    if wanted is None:
+        if len(builds) == 1:
+            return Chosen(selector.file, builds[0])
+        raise ResultsError(
+            selector.file,
+            f"holds {len(builds)} builds: {names(builds)}",
+            f"choose one, like {shlex.quote(f'{selector.file}@{builds[0].label}')}",
+        )
+    found = [build for build in builds if build.label == wanted]
+    if not found and wanted.isdecimal() and 1 <= int(wanted[:9]) <= len(builds):
+        # Before beginnings: otherwise 2 would be the commit 249fa431270c.
+        found = [builds[int(wanted[:9]) - 1]]
+    found = (
+        found
+        or [build for build in builds if build.label.lower() == wanted.lower()]
+        or [build for build in builds if build.label.lower().startswith(wanted.lower())]
+    )
+    if len(found) == 1:
+        return Chosen(selector.file, found[0])
+    problem = f"{len(found)} builds begin with" if found else "there is no build"
+    raise ResultsError(selector.file, f"{problem} {wanted!r}", f"it holds {names(found or builds)}")
+
+
+def choose_all(results: list[tuple[str, ResultSet]], selectors: list[Selector]) -> list[Chosen]:
+    """The builds to compare, in order: one of every argument, or all of a single file.
+
+    Files that are not in ``results`` are passed over: they could not be read, and the reader
+    said so. Raises `ResultsError`.
+    """
+    by_file = dict(results)
+    if len(selectors) == 1 and selectors[0].build is None and selectors[0].file in by_file:
+        file = selectors[0].file
+        builds = by_file[file].builds
+        if len(builds) < 2:
+            raise ResultsError(
+                file, f"holds one build only: {names(builds)}", "give a second file to compare"
+            )
+        return [Chosen(file, build) for build in builds]
+    if selectors and selectors[0].file not in by_file:
+        raise ResultsError(
+            selectors[0].file, "was not read", "all others are compared against the first"
+        )
+    chosen = [
+        choose(by_file[selector.file], selector)
+        for selector in selectors
+        if selector.file in by_file
+    ]
+    for index, one in enumerate(chosen):
+        for other in chosen[:index]:
+            if one.build is other.build:
+                what = f"the build {one.build.label!r} is chosen twice"
+                raise ResultsError(one.file, what, "choose another")
+    if len(chosen) < 2:
+        raise ResultsError(selectors[0].file, "is alone", "give a second file to compare it with")
+    return chosen
+
+
+def names(builds: tuple[Build, ...] | list[Build]) -> str:
+    """Labels for a message, at most a dozen."""
+    shown = ", ".join(build.label for build in builds[:12])
+    return shown if len(builds) <= 12 else f"{shown} and {len(builds) - 12} more"
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The pool in Python: what people hold in their hands, over the C core."""
+
+from pagepool.engine._core import Arena, ArenaInfo, Napi, Page, PageBatch, PagePool
+from pagepool.engine.errors import (
+    ForeignPage,
+    Forked,
+    InvalidParameter,
+    NoMemory,
+    NotSupported,
+    OutOfPages,
+    PageGone,
+    PoolClosed,
+    PoolError,
+    WrongContext,
+)
+from pagepool.snapshot import PoolStats
+
+__all__ = [
+    "Arena",
+    "ArenaInfo",
+    "ForeignPage",
+    "Forked",
+    "InvalidParameter",
+    "Napi",
+    "NoMemory",
+    "NotSupported",
+    "OutOfPages",
+    "Page",
+    "PageBatch",
+    "PageGone",
+    "PagePool",
+    "PoolClosed",
+    "PoolError",
+    "PoolStats",
+    "WrongContext",
+]

@@ -1,0 +1,1106 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# cython: language_level=3, binding=False
+"""The pool's Python objects over the C core. Documented in _core.pyi.
+
+Why nothing here can corrupt memory:
+
+- The global interpreter lock is held in every call of the C core (but for the wait of
+  ``page_pool_set_log``), so two Python threads are never inside at once. A promise of direct
+  recycling on a pool without a napi is thereby kept, and a pool with a napi is held against the
+  thread that is in it.
+- A Page is HELD, or GONE, or, if it was put while views of it existed, VIEWED: then it left its pool
+  and this object keeps one reference of its own to the memory until the last view is gone.
+- ``page.view()`` is made once per page of memory and kept by the pool, because making one costs more
+  than all the rest. Before the page goes back it is looked at: if anybody but the pool has it, or a
+  slice of it, or a buffer through it, the page is VIEWED as above and the pool forgets the view.
+- A page in flight keeps its C pool alive, and a Page keeps its PagePool. A PagePool lets go of its
+  C pool when it is closed and nothing is in flight.
+- After fork every object knows that it is the parent's.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.object cimport PyObject
+from libc.stdint cimport UINT32_MAX, int32_t
+from libc.stdlib cimport calloc, free
+
+from pagepool.engine.pagepool cimport (
+    PP_FLAG_NO_STATS,
+    PP_HUGE_HUGETLB,
+    PP_HUGE_NONE,
+    PP_HUGE_THP,
+    PP_NUMA_NO_NODE,
+    page_pool,
+    page_pool_alloc_pages,
+    page_pool_alloc_pages_bulk,
+    page_pool_create,
+    page_pool_destroy,
+    page_pool_disable_direct_recycling,
+    page_pool_enable_direct_recycling,
+    page_pool_get_stats,
+    page_pool_id,
+    page_pool_inflight,
+    page_pool_last_error,
+    page_pool_nid,
+    page_pool_order,
+    page_pool_provider,
+    page_pool_params,
+    page_pool_put_page,
+    page_pool_put_page_bulk,
+    page_pool_ref,
+    page_pool_set_log,
+    page_pool_size,
+    page_pool_stats,
+    page_pool_unref,
+    page_pool_update_nid,
+    page_pool_version,
+    pp_arena_create,
+    pp_arena_params,
+    pp_napi,
+    pp_napi_create,
+    pp_napi_destroy,
+    pp_napi_enter,
+    pp_napi_entered,
+    pp_napi_exit,
+    pp_page,
+    pp_page_address,
+    pp_page_get,
+    pp_page_is_pfmemalloc,
+    pp_page_nid,
+    pp_page_order,
+    pp_page_private,
+    pp_page_put,
+    pp_page_ref_count,
+    pp_page_set_private,
+    pp_provider,
+    pp_provider_get,
+    pp_provider_get_info,
+    pp_provider_info,
+    pp_provider_put,
+)
+
+import atexit
+import logging
+import os
+import threading
+import typing
+import warnings
+
+from pagepool.engine import errors
+from pagepool.snapshot.stats import PoolStats
+
+cdef extern from "Python.h":
+    PyObject *PyEval_GetFrame()
+    PyObject *PyFrame_GetCode(PyObject *frame)
+    int PyFrame_GetLasti(PyObject *frame)
+    int PyCode_Addr2Line(PyObject *code, int lasti)
+    void Py_XDECREF(PyObject *)
+
+__version__ = page_pool_version().decode()
+
+# ---- fork: the child is told, not harmed ----------------------------------------------------------
+
+cdef unsigned generation = 0  # of this process: one more in each child
+
+
+def _after_fork_in_child():
+    global generation
+    generation += 1
+    _set_log()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+cdef int _forked(object what) except -1:
+    raise errors.Forked(
+        f"this {what} belongs to the parent process {os.getppid()}: make one in the child, "
+        "after the fork"
+    )
+
+
+cdef object _error(int code):
+    return errors.from_code(code, page_pool_last_error().decode("utf-8", "replace"))
+
+
+# ---- log: the C core's messages go to the logger "pagepool" ----------------------------------------
+
+_logger = logging.getLogger("pagepool")
+
+
+cdef void _log(void *ctx, const char *text) noexcept with gil:
+    # Comes from a thread of the library's: nobody there could catch anything.
+    try:
+        _logger.warning("%s", text.decode("utf-8", "replace"))
+    except BaseException:
+        pass
+
+
+def _set_log():
+    with nogil:
+        page_pool_set_log(&_log, NULL)
+
+
+def _unset_log():
+    # Waits for a message under way, which needs the lock of the interpreter.
+    with nogil:
+        page_pool_set_log(NULL, NULL)
+
+
+_set_log()
+atexit.register(_unset_log)
+
+
+# ---- arguments -------------------------------------------------------------------------------------
+
+cdef object _unsigned(object value, str what, object most):
+    try:
+        value = value.__index__()
+    except AttributeError:
+        raise TypeError(f"{what} must be an integer, not {type(value).__name__}") from None
+    if value < 0 or value > most:
+        raise errors.InvalidParameter(f"{what} is {value}: must be from 0 to {most}")
+    return value
+
+
+cdef int _node(object node) except -2:
+    if node is None:
+        return PP_NUMA_NO_NODE
+    return _unsigned(node, "node", 0x7fff)
+
+
+cdef unsigned _milliseconds(object seconds, str what) except? 0xffffffff:
+    ms = float(seconds) * 1000
+    if not 1 <= ms <= 0x7fffffff:
+        raise errors.InvalidParameter(
+            f"{what} is {seconds} seconds: must be from 0.001 to {0x7fffffff // 1000}"
+        )
+    return int(ms)
+
+
+# ---- napi -------------------------------------------------------------------------------------------
+
+@cython.final
+@cython.no_gc
+cdef class Napi:
+    cdef pp_napi *napi
+    cdef unsigned born
+    cdef object owner  # name of the thread inside, for messages; None: nobody
+    cdef Py_ssize_t depth
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self.born = generation
+        err = pp_napi_create(&self.napi)
+        if err:
+            raise _error(err)
+
+    def __dealloc__(self):
+        # A napi that a thread is in cannot be destroyed: 64 bytes stay.
+        if self.napi is not NULL and self.born == generation:
+            while pp_napi_entered(self.napi):
+                pp_napi_exit(self.napi)
+            pp_napi_destroy(self.napi)
+
+    cdef int check(self) except -1:
+        if self.born != generation:
+            _forked("napi")
+        return 0
+
+    def enter(self):
+        self.check()
+        if pp_napi_enter(self.napi):
+            raise errors.WrongContext(f"thread {self.owner!r} is in this napi")
+        self.depth += 1
+        if self.depth == 1:
+            self.owner = threading.current_thread().name
+
+    def exit(self):
+        self.check()
+        if pp_napi_exit(self.napi):
+            raise errors.WrongContext(
+                "the calling thread is not in this napi"
+                + (f", thread {self.owner!r} is" if self.owner else "")
+            )
+        self.depth -= 1
+        if self.depth == 0:
+            self.owner = None
+
+    def __enter__(self):
+        self.enter()
+        return self
+
+    def __exit__(self, *exc):
+        self.exit()
+
+    @property
+    def entered(self):
+        self.check()
+        return pp_napi_entered(self.napi)
+
+    def __repr__(self):
+        return f"<pagepool.Napi, {f'thread {self.owner!r} inside' if self.owner else 'nobody inside'}>"
+
+
+# ---- providers --------------------------------------------------------------------------------------
+
+class ArenaInfo(typing.NamedTuple):
+    limit: int
+    mapped: int
+    out: int
+    failed: int
+    node: int | None
+    huge: str
+
+
+_HUGE = {"none": PP_HUGE_NONE, "thp": PP_HUGE_THP, "hugetlb": PP_HUGE_HUGETLB}
+_HUGE_NAMES = {number: name for name, number in _HUGE.items()}
+
+
+@cython.final
+@cython.no_gc
+cdef class Arena:
+    cdef pp_provider *provider
+    cdef unsigned born
+    cdef object __weakref__
+
+    def __cinit__(self, *, limit=0, reserve=0, node=None, huge="none"):
+        cdef pp_arena_params params
+
+        self.born = generation
+        params.size = sizeof(params)
+        params.limit = _unsigned(limit, "limit", 0xffffffffffffffff)
+        params.reserve = _unsigned(reserve, "reserve", 0xffffffffffffffff)
+        params.nid = _node(node)
+        if huge not in _HUGE:
+            raise errors.InvalidParameter(f"huge is {huge!r}: must be one of {', '.join(_HUGE)}")
+        params.huge = _HUGE[huge]
+        err = pp_arena_create(&params, &self.provider)
+        if err:
+            raise _error(err)
+
+    def __dealloc__(self):
+        if self.provider is not NULL and self.born == generation:
+            pp_provider_put(self.provider)
+
+    cdef int check(self) except -1:
+        if self.born != generation:
+            _forked("arena")
+        return 0
+
+    @property
+    def info(self):
+        cdef pp_provider_info info
+
+        self.check()
+        return _info(self.provider)
+
+    def __repr__(self):
+        if self.born != generation:
+            return "<pagepool.Arena of the parent process>"
+        info = self.info
+        return f"<pagepool.Arena, {info.out} bytes out of {info.mapped} mapped, limit {info.limit}>"
+
+
+cdef object _info(pp_provider *provider):
+    cdef pp_provider_info info
+
+    info.size = sizeof(info)
+    err = pp_provider_get_info(provider, &info)
+    if err:
+        raise _error(err)
+    return ArenaInfo(
+        info.limit,
+        info.mapped,
+        info.out,
+        info.failed,
+        None if info.nid == PP_NUMA_NO_NODE else info.nid,
+        _HUGE_NAMES[info.huge],
+    )
+
+
+# ---- pages ------------------------------------------------------------------------------------------
+
+cdef enum:
+    GONE = 0    # put; page is NULL
+    HELD = 1    # the caller's
+    VIEWED = 2  # put while views existed; the object has one reference to the memory
+    GOING = 3   # being gathered by put_bulk
+
+
+cdef str _where(PyObject *code, int lasti):
+    if code is NULL:
+        return "C code"
+    return f"{(<object>code).co_filename}:{PyCode_Addr2Line(code, lasti)}"
+
+
+cdef void _warn_dropped(str text) noexcept:
+    # From a destructor: an error (-W error) can only be shown.
+    try:
+        warnings.warn(text, ResourceWarning, stacklevel=2)
+    except BaseException as e:
+        _unraisable(e)
+
+
+cdef void _unraisable(object exc) noexcept:
+    import sys
+
+    try:
+        sys.excepthook(type(exc), exc, exc.__traceback__)
+    except BaseException:
+        pass
+
+
+cdef extern from *:
+    """
+    /*
+     * Does anybody but the pool have this view? Somebody holds the object itself, or got a buffer
+     * through it (exports of the memoryview), or made another view of it: a slice, a cast
+     * (exports of the managed buffer that all of them share; one is its own).
+     */
+    static inline int pp_view_is_held(PyObject *view)
+    {
+        PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
+
+        return Py_REFCNT(view) != 1 || mv->exports != 0 || mv->mbuf->exports != 1;
+    }
+    /* Has the user called release() on it? */
+    static inline int pp_view_is_released(PyObject *view)
+    {
+        return (((PyMemoryViewObject *)view)->flags & _Py_MEMORYVIEW_RELEASED) != 0;
+    }
+    static inline void pp_xincref(PyObject *o) { Py_XINCREF(o); }
+    """
+    bint _view_is_held "pp_view_is_held"(PyObject *)
+    bint _view_is_released "pp_view_is_released"(PyObject *)
+    void _xincref "pp_xincref"(PyObject *)
+
+
+@cython.final
+@cython.no_gc
+cdef class Memory:
+    """What page.view() is a view of. It keeps the provider; once the page has left its pool because
+    the view was held, also the page."""
+    cdef void *memory
+    cdef Py_ssize_t length
+    cdef pp_provider *provider
+    cdef pp_page *page
+    cdef PyObject *view       # what page.view() gives; the pool has the reference
+    cdef Py_ssize_t exports   # buffers of it: the view's, and those of views that were released
+    cdef unsigned born
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.memory, self.length, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.exports -= 1
+
+    def __dealloc__(self):
+        if self.born != generation:
+            return
+        if self.page is not NULL:
+            pp_page_put(self.page)
+        if self.provider is not NULL:
+            pp_provider_put(self.provider)
+
+    cdef bint is_held(self) noexcept:
+        """Does anybody but the pool have a view?"""
+        if _view_is_released(self.view):
+            return self.exports != 0
+        return self.exports != 1 or _view_is_held(self.view)
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+cdef class Page:
+    cdef pp_page *page
+    cdef void *memory
+    cdef Py_ssize_t length
+    cdef PagePool pool_
+    cdef Py_ssize_t views
+    cdef PyObject *code  # where it was allocated: code object and instruction
+    cdef int lasti
+    cdef int state
+    cdef unsigned born
+
+    def __init__(self):
+        raise TypeError("pages come from a pool: pool.alloc()")
+
+    def __dealloc__(self):
+        cdef str where
+
+        if self.state == HELD and self.born == generation:
+            # Not lost: it goes back before anybody is told.
+            where = _where(self.code, self.lasti)
+            pool_id = page_pool_id(self.pool_.pool)
+            self.give_back(UINT32_MAX, False)
+            _warn_dropped(
+                f"page of pool {pool_id}, allocated at {where}, was dropped without a put; "
+                "the pool has it back"
+            )
+        Py_XDECREF(self.code)
+        self.code = NULL
+
+    cdef int check(self) except -1:
+        if self.born != generation:
+            _forked("page")
+        if self.state != HELD:
+            raise errors.PageGone(f"page allocated at {_where(self.code, self.lasti)} was put already")
+        return 0
+
+    # -- the buffer protocol
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.state != HELD or self.born != generation:
+            self.check()
+        PyBuffer_FillInfo(view, self, self.memory, self.length, 0, flags)
+        self.views += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.views -= 1
+        if self.views == 0 and self.state == VIEWED:
+            self.state = GONE
+            if self.born == generation:
+                pp_page_put(self.page)
+            self.page = NULL
+
+    def __len__(self):
+        return self.length
+
+    # -- giving it back
+
+    cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
+        """HELD on entry."""
+        cdef PagePool pool = self.pool_
+        cdef void *memory = pp_page_private(self.page)
+
+        if memory is not NULL and (<Memory>memory).is_held():
+            pool.forget_view(self.page)
+        if self.views:
+            # Somebody else holds it: it leaves the pool, and the last view frees it.
+            pp_page_get(self.page)
+            self.state = VIEWED
+            page_pool_put_page(pool.pool, self.page, dma_sync_size, allow_direct)
+        else:
+            self.state = GONE
+            page_pool_put_page(pool.pool, self.page, dma_sync_size, allow_direct)
+            self.page = NULL
+        if pool.closed_:
+            pool.settle()
+
+    def view(self):
+        cdef void *memory
+
+        if self.state != HELD or self.born != generation:
+            self.check()
+        memory = pp_page_private(self.page)
+        if memory is NULL or _view_is_released((<Memory>memory).view):
+            return self.pool_.make_view(self.page)
+        return <object>(<Memory>memory).view
+
+    def put(self, *, bint allow_direct=False):
+        self.check()
+        self.pool_.put_page(self, UINT32_MAX, allow_direct)
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *exc):
+        if self.state == HELD:
+            self.pool_.put_page(self, UINT32_MAX, False)
+
+    # -- facts
+
+    @property
+    def pool(self):
+        return self.pool_
+
+    @property
+    def held(self):
+        return self.state == HELD
+
+    @property
+    def address(self):
+        self.check()
+        return <size_t>self.memory
+
+    @property
+    def order(self):
+        self.check()
+        return pp_page_order(self.page)
+
+    @property
+    def node(self):
+        self.check()
+        return pp_page_nid(self.page)
+
+    @property
+    def pfmemalloc(self):
+        self.check()
+        return pp_page_is_pfmemalloc(self.page)
+
+    @property
+    def ref_count(self):
+        self.check()
+        return pp_page_ref_count(self.page)
+
+    @property
+    def allocated_at(self):
+        return _where(self.code, self.lasti)
+
+    def __repr__(self):
+        if self.state != HELD or self.born != generation:
+            return f"<pagepool.Page, put; allocated at {_where(self.code, self.lasti)}>"
+        return (
+            f"<pagepool.Page of {self.length} bytes at {<size_t>self.memory:#x}, "
+            f"allocated at {_where(self.code, self.lasti)}>"
+        )
+
+
+cdef inline Page _page(PagePool pool, pp_page *c, PyObject *code, int lasti):
+    """Steals the reference to code."""
+    cdef Page page = Page.__new__(Page)
+
+    page.page = c
+    page.memory = pp_page_address(c)
+    page.length = pool.page_size_
+    page.pool_ = pool
+    page.code = code
+    page.lasti = lasti
+    page.born = generation
+    page.state = HELD
+    return page
+
+
+cdef inline PyObject *_site(int *lasti) noexcept:
+    """The Python code that is calling, a new reference; NULL: none. The frame object is made once
+    per call of that code, so in a loop this costs a few nanoseconds."""
+    cdef PyObject *frame = PyEval_GetFrame()
+
+    if frame is NULL:
+        lasti[0] = 0
+        return NULL
+    lasti[0] = PyFrame_GetLasti(frame)
+    return PyFrame_GetCode(frame)
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class PageBatch:
+    cdef PagePool pool_
+    cdef pp_page **raw   # pages nobody has looked at; NULL: a Page was made of it
+    cdef list made       # the Page of each index, or None; None altogether: no Page made yet
+    cdef Py_ssize_t n
+    cdef PyObject *code
+    cdef int lasti
+    cdef bint held_
+    cdef unsigned born
+
+    def __init__(self):
+        raise TypeError("batches come from a pool: pool.alloc_bulk(n)")
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i, n = 0
+        cdef str where
+
+        if self.held_ and self.born == generation:
+            self.held_ = False
+            for i in range(self.n):
+                if self.raw[i] is not NULL:
+                    self.raw[n] = self.raw[i]
+                    n += 1
+            if n:
+                where = _where(self.code, self.lasti)
+                pool_id = page_pool_id(self.pool_.pool)
+                page_pool_put_page_bulk(self.raw, n)
+                self.pool_.settle()
+                _warn_dropped(
+                    f"{n} pages of pool {pool_id}, allocated at {where}, were dropped "
+                    "without a put; the pool has them back"
+                )
+        free(self.raw)
+        self.raw = NULL
+        Py_XDECREF(self.code)
+        self.code = NULL
+
+    cdef int check(self) except -1:
+        if self.born != generation:
+            _forked("batch of pages")
+        if not self.held_:
+            raise errors.PageGone(
+                f"batch of pages allocated at {_where(self.code, self.lasti)} was put already"
+            )
+        return 0
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, Py_ssize_t i):
+        cdef Page page
+
+        self.check()
+        if i < 0:
+            i += self.n
+        if i < 0 or i >= self.n:
+            raise IndexError(f"a batch of {self.n} pages has no page {i}")
+        if self.made is None:
+            self.made = [None] * self.n
+        if self.made[i] is None:
+            # The same page is the same object, so that a put through either is seen by both.
+            _xincref(self.code)
+            page = _page(self.pool_, self.raw[i], self.code, self.lasti)
+            self.raw[i] = NULL
+            self.made[i] = page
+        return self.made[i]
+
+    cdef void give_back(self) noexcept:
+        """HELD on entry."""
+        cdef Py_ssize_t i, n = 0
+        cdef PagePool pool = self.pool_
+        cdef Page page
+
+        self.held_ = False
+        for i in range(self.n):
+            if self.raw[i] is not NULL:
+                self.raw[n] = self.raw[i]
+                n += 1
+        if n:
+            page_pool_put_page_bulk(self.raw, n)
+        if self.made is not None:
+            for i in range(self.n):
+                if self.made[i] is not None:
+                    page = <Page>self.made[i]
+                    if page.state == HELD:
+                        page.give_back(UINT32_MAX, False)
+        self.made = None
+        if pool.closed_:
+            pool.settle()
+
+    def put(self):
+        self.check()
+        self.give_back()
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *exc):
+        if self.held_:
+            self.put()
+
+    @property
+    def pool(self):
+        return self.pool_
+
+    @property
+    def held(self):
+        return self.held_
+
+    def __repr__(self):
+        return (
+            f"<pagepool.PageBatch of {self.n} pages{'' if self.held_ else ', put'}; "
+            f"allocated at {_where(self.code, self.lasti)}>"
+        )
+
+
+# ---- pools ------------------------------------------------------------------------------------------
+
+@cython.final
+@cython.no_gc
+cdef class PagePool:
+    cdef page_pool *pool      # NULL: closed, and the last page is back
+    cdef Py_ssize_t page_size_
+    cdef Napi napi_           # None: not bound
+    cdef pp_napi *cnapi       # its C part, or NULL
+    cdef object provider_     # what was given; None: an arena of its own
+    cdef dict views           # address -> (Memory, its view), see Page.view
+    cdef object last_stats    # once pool is NULL; an exception if it was made without
+    cdef object facts         # (id, order, pool_size, node), once pool is NULL
+    cdef bint closed_
+    cdef unsigned born
+    cdef object __weakref__
+
+    def __cinit__(
+        self,
+        *,
+        pool_size=0,
+        order=0,
+        node=None,
+        Napi napi=None,
+        Arena provider=None,
+        bint statistics=True,
+        retry=1.0,
+        warn=60.0,
+    ):
+        cdef page_pool_params params
+
+        self.born = generation
+        params.size = sizeof(params)
+        params.flags = 0 if statistics else PP_FLAG_NO_STATS
+        params.order = _unsigned(order, "order", 0xffff)
+        params.pool_size = _unsigned(pool_size, "pool_size", 0xffffffff)
+        params.nid = _node(node)
+        params.napi = NULL
+        params.provider = NULL
+        params.retry_ms = _milliseconds(retry, "retry")
+        params.warn_ms = _milliseconds(warn, "warn")
+        if napi is not None:
+            napi.check()
+            params.napi = napi.napi
+        if provider is not None:
+            provider.check()
+            params.provider = provider.provider
+        err = page_pool_create(&params, &self.pool)
+        if err:
+            raise _error(err)
+        page_pool_ref(self.pool)
+        self.napi_ = napi
+        self.cnapi = params.napi
+        self.provider_ = provider
+        self.views = {}
+        self.page_size_ = PP_PAGE_SIZE_ << params.order
+
+    def __dealloc__(self):
+        # No Page is left, they hold us; so nothing can be in flight but what is cached.
+        if self.pool is not NULL and self.born == generation:
+            if not self.closed_:
+                page_pool_destroy(self.pool)
+            page_pool_unref(self.pool)
+
+    cdef int check(self) except -1:
+        """The caller's to use, and not closed."""
+        if self.born != generation:
+            _forked("pool")
+        if self.closed_:
+            raise errors.PoolClosed("the pool is closed: nothing is allocated from it any more")
+        return 0
+
+    cdef int check_consumer(self) except -1:
+        if self.born != generation or self.closed_:
+            self.check()
+        if self.cnapi is not NULL and not pp_napi_entered(self.cnapi):
+            raise errors.WrongContext(
+                f"pool {page_pool_id(self.pool)} is bound to a napi, and this thread is not in it: "
+                "allocate inside `with napi:`"
+            )
+        return 0
+
+    cdef int check_promise(self) except -1:
+        if self.cnapi is not NULL and not pp_napi_entered(self.cnapi):
+            raise errors.WrongContext(
+                f"pool {page_pool_id(self.pool)} is bound to a napi, and this thread is not in it: "
+                "the promise of direct recycling cannot be kept"
+            )
+        return 0
+
+    cdef void settle(self) noexcept:
+        """Closed, and the last page is back: let the C pool go."""
+        if not self.closed_ or self.pool is NULL or page_pool_inflight(self.pool) > 0:
+            return
+        try:
+            self.facts = (self.id, self.order, self.pool_size, self.node)
+            self.last_stats = self.read_stats()
+        except BaseException as e:  # no statistics, or no memory for them
+            self.last_stats = e
+        page_pool_unref(self.pool)
+        self.pool = NULL
+        self.views.clear()
+
+    # -- views: see Page.view
+
+    cdef object make_view(self, pp_page *page):
+        cdef size_t address = <size_t>pp_page_address(page)
+        cdef Memory memory
+        cdef tuple entry = self.views.get(address)
+        cdef object view
+
+        if entry is None:
+            memory = Memory.__new__(Memory)
+            memory.memory = <void *>address
+            memory.length = self.page_size_
+            memory.born = generation
+            memory.provider = page_pool_provider(self.pool)
+            pp_provider_get(memory.provider)
+        else:
+            memory = <Memory>entry[0]
+        if entry is None or _view_is_released(memory.view):
+            view = memoryview(memory)
+            self.views[address] = (memory, view)
+            memory.view = <PyObject *>view
+        else:
+            view = entry[1]
+        pp_page_set_private(page, <void *>memory)
+        return view
+
+    cdef void forget_view(self, pp_page *page) noexcept:
+        """Somebody has it: it keeps the page from now on, and the pool has no part in it."""
+        cdef tuple entry = self.views.pop(<size_t>pp_page_address(page))
+
+        (<Memory>entry[0]).page = page
+        pp_page_get(page)
+        pp_page_set_private(page, NULL)
+
+    # -- allocate
+
+    def alloc(self):
+        cdef pp_page *c
+        cdef PyObject *code
+        cdef int lasti
+
+        self.check_consumer()
+        c = page_pool_alloc_pages(self.pool)
+        if c is NULL:
+            raise self.out_of_pages()
+        code = _site(&lasti)
+        return _page(self, c, code, lasti)
+
+    def alloc_bulk(self, Py_ssize_t n):
+        cdef PageBatch batch
+
+        self.check_consumer()
+        if n < 1:
+            raise errors.InvalidParameter(f"alloc_bulk of {n} pages: ask for at least one")
+        batch = PageBatch.__new__(PageBatch)
+        batch.raw = <pp_page **>calloc(n, sizeof(pp_page *))
+        if batch.raw is NULL:
+            raise errors.NoMemory(f"no memory for a batch of {n} pages")
+        batch.n = page_pool_alloc_pages_bulk(self.pool, n, batch.raw)
+        if batch.n == 0:
+            raise self.out_of_pages()
+        batch.pool_ = self
+        batch.born = generation
+        batch.code = _site(&batch.lasti)
+        batch.held_ = True
+        return batch
+
+    cdef object out_of_pages(self):
+        return errors.OutOfPages(
+            f"pool {page_pool_id(self.pool)} has no page: its provider is at its limit or the "
+            f"system is out of memory, {page_pool_inflight(self.pool)} pages in flight"
+        )
+
+    # -- put
+
+    cdef int put_page(self, Page page, unsigned dma_sync_size, bint allow_direct) except -1:
+        if page.state != HELD or page.born != generation:
+            page.check()
+        if page.pool_ is not self:
+            raise errors.ForeignPage(
+                f"page allocated at {page.allocated_at} belongs to pool "
+                f"{page_pool_id(page.pool_.pool)}, not to this one"
+            )
+        if allow_direct:
+            self.check_promise()
+        page.give_back(dma_sync_size, allow_direct)
+        return 0
+
+    def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
+        # -1: all of the page.
+        self.put_page(page, <unsigned>dma_sync_size, allow_direct)
+
+    def put_full(self, Page page not None, *, bint allow_direct=False):
+        self.put_page(page, UINT32_MAX, allow_direct)
+
+    def recycle_direct(self, Page page not None):
+        self.put_page(page, UINT32_MAX, True)
+
+    @staticmethod
+    def put_bulk(pages):
+        cdef list gathered
+        cdef pp_page **raw
+        cdef Page page
+        cdef Py_ssize_t i, n = 0
+
+        if isinstance(pages, PageBatch):
+            (<PageBatch>pages).check()
+            (<PageBatch>pages).give_back()
+            return
+        # First all are checked and marked, so that an error leaves everything as it was.
+        gathered = list(pages)
+        try:
+            for i in range(len(gathered)):
+                if not isinstance(gathered[i], Page):
+                    raise TypeError(f"put_bulk takes pages, not {type(gathered[i]).__name__}")
+                page = <Page>gathered[i]
+                if page.state == GOING:
+                    raise errors.PageGone(
+                        f"page allocated at {page.allocated_at} is in this put_bulk twice"
+                    )
+                page.check()
+                page.state = GOING
+                n += 1
+            raw = <pp_page **>calloc(n or 1, sizeof(pp_page *))
+            if raw is NULL:
+                raise errors.NoMemory(f"no memory to put {n} pages at once")
+        except BaseException:
+            for i in range(n):
+                (<Page>gathered[i]).state = HELD
+            raise
+        n = 0
+        for i in range(len(gathered)):
+            page = <Page>gathered[i]
+            if page.views or pp_page_private(page.page) is not NULL:
+                page.state = HELD
+                page.give_back(UINT32_MAX, False)
+            else:
+                raw[n] = page.page
+                n += 1
+                page.page = NULL
+                page.state = GONE
+        page_pool_put_page_bulk(raw, n)
+        free(raw)
+        for i in range(len(gathered)):
+            page = <Page>gathered[i]
+            if page.pool_.closed_:
+                page.pool_.settle()
+
+    # -- settings
+
+    def update_nid(self, node):
+        cdef int nid = _node(node)
+
+        self.check_consumer()
+        err = page_pool_update_nid(self.pool, nid)
+        if err:
+            raise _error(err)
+
+    def enable_direct_recycling(self, Napi napi not None):
+        self.check()
+        napi.check()
+        err = page_pool_enable_direct_recycling(self.pool, napi.napi)
+        if err:
+            raise _error(err)
+        self.napi_ = napi
+        self.cnapi = napi.napi
+
+    def disable_direct_recycling(self):
+        self.check()
+        err = page_pool_disable_direct_recycling(self.pool)
+        if err:
+            raise _error(err)
+        self.napi_ = None
+        self.cnapi = NULL
+
+    # -- the end
+
+    def close(self):
+        if self.born != generation:
+            _forked("pool")
+        if self.closed_:
+            return
+        if self.cnapi is not NULL and self.napi_.owner is not None \
+                and not pp_napi_entered(self.cnapi):
+            raise errors.WrongContext(
+                f"thread {self.napi_.owner!r} is in the napi of pool {page_pool_id(self.pool)}: "
+                "let it leave before the pool is closed"
+            )
+        self.closed_ = True
+        self.napi_ = None
+        self.cnapi = NULL
+        page_pool_destroy(self.pool)
+        self.settle()
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    # -- facts
+
+    cdef object read_stats(self):
+        cdef page_pool_stats s
+
+        s.size = sizeof(s)
+        err = page_pool_get_stats(self.pool, &s)
+        if err:
+            raise _error(err)
+        return PoolStats(
+            s.alloc_fast,
+            s.alloc_slow,
+            s.alloc_slow_high_order,
+            s.alloc_empty,
+            s.alloc_refill,
+            s.alloc_waive,
+            s.recycle_cached,
+            s.recycle_cache_full,
+            s.recycle_ring,
+            s.recycle_ring_full,
+            s.recycle_released_refcnt,
+        )
+
+    cdef int check_process(self) except -1:
+        if self.born != generation:
+            _forked("pool")
+        return 0
+
+    @property
+    def stats(self):
+        self.check_process()
+        if self.pool is NULL:
+            if isinstance(self.last_stats, BaseException):
+                raise self.last_stats
+            return self.last_stats
+        return self.read_stats()
+
+    @property
+    def inflight(self):
+        self.check_process()
+        return 0 if self.pool is NULL else page_pool_inflight(self.pool)
+
+    @property
+    def id(self):
+        self.check_process()
+        return self.facts[0] if self.pool is NULL else page_pool_id(self.pool)
+
+    @property
+    def order(self):
+        self.check_process()
+        return self.facts[1] if self.pool is NULL else page_pool_order(self.pool)
+
+    @property
+    def pool_size(self):
+        self.check_process()
+        return self.facts[2] if self.pool is NULL else page_pool_size(self.pool)
+
+    @property
+    def node(self):
+        self.check_process()
+        if self.pool is NULL:
+            return self.facts[3]
+        nid = page_pool_nid(self.pool)
+        return None if nid == PP_NUMA_NO_NODE else nid
+
+    @property
+    def page_size(self):
+        return self.page_size_
+
+    @property
+    def napi(self):
+        return self.napi_
+
+    @property
+    def provider(self):
+        return self.provider_
+
+    @property
+    def closed(self):
+        return self.closed_
+
+    def __repr__(self):
+        if self.born != generation:
+            return "<pagepool.PagePool of the parent process>"
+        return (
+            f"<pagepool.PagePool {self.id}: pages of {self.page_size_} bytes, "
+            f"ring of {self.pool_size}, {self.inflight} in flight"
+            f"{', closed' if self.closed_ else ''}>"
+        )
+
+
+cdef extern from "pagepool.h":
+    size_t PP_PAGE_SIZE_ "PP_PAGE_SIZE"

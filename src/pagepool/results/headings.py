@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Recognisers of the lines around records: what begins a build, what begins a run.
+
+Each takes the peeled text of one line and answers ``None`` or what the line says. A further
+style of heading is one more function here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Heading(NamedTuple):
+    """A heading: the short label, and the line that it comes from."""
+
+    label: str
+    text: str
+
+
+class Kernel(NamedTuple):
+    """A kernel version line: the release (``6.13.0-rc6+``), and the line without a host name."""
+
+    release: str
+    text: str
+
+
+#: Longest label that is shown as it is; of a longer heading only the word that matters is taken.
+_MAX_LABEL = 28
+
+_HASH = re.compile(r"([0-9a-f]{10,40})(?: \([^)]*\))?(?:-{2,}|[ ]+|$)(.*)")
+_PHRASE = re.compile(
+    r"(?:.*\b)?(?P<word>before|after|baseline|control|unpatched|patched|vanilla"
+    r"|(?:with|without)\b.*\b(?:patch(?:es|set)?|series|commit|fix|changes?)\b)(?:\b.*)?",
+    re.IGNORECASE,
+)
+_BARE = re.compile(r"test|base|new|old|original|baseline|control", re.IGNORECASE)
+
+_VERSION = re.compile(r"Linux version (\S+)(?: .*)?")
+_UNAME = re.compile(
+    r"(?:[-*] )?(?:Linux \S+ )?(\d+\.\d+(?:\.\d+)?[\w.+~-]*) #\d+\S* (?:SMP|PREEMPT)\b.*"
+)
+_LOADED = re.compile(r"(?:time_bench: )?bench_page_pool\w*: Loaded\b.*")
+#: The command itself, after a prompt: `perf record modprobe ...` in an advice starts nothing.
+_INSERT = re.compile(
+    r"(?:[^\s]*[$#] ?|[-*] |\[[^\]]*\][$#] ?)?(?:(?:sudo|taskset -c \S+|time) )*"
+    r"(?:insmod|modprobe) [^|;&]*?\bbench_page_pool\w*(?:\.ko)?\b(.*)"
+)
+_PARAMETER = re.compile(r"(?<!\S)([a-z_]{1,32})=([\w.,*-]{1,64})(?!\S)")
+_FACT = re.compile(r"# ([A-Za-z][\w ./()-]{0,47}): (\S.*)")
+_RUN = re.compile(r"# run (\d{1,9})\b.*")
+_CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU): (\S.*)")
+
+
+def heading(text: str) -> Heading | None:
+    """A heading that names a build: a commit, or a phrase such as ``Before this patchset:``."""
+    if match := _HASH.fullmatch(text):
+        commit = match.group(1)
+        # A short decimal number is a byte count sooner than a commit.
+        return Heading(commit, text) if not commit.isdecimal() or len(commit) >= 12 else None
+    if len(text) > 100:
+        return None
+    if text.startswith("# ") and ":" not in text:
+        phrase = text[2:].strip()
+    elif text.endswith(":"):
+        phrase = text[:-1].strip()
+    elif _BARE.fullmatch(text):
+        phrase = text
+    else:
+        return None
+    if _BARE.fullmatch(phrase):
+        return Heading(phrase, text)
+    if match := _PHRASE.fullmatch(phrase):
+        return Heading(phrase if len(phrase) <= _MAX_LABEL else match.group("word"), text)
+    return None
+
+
+def kernel(text: str) -> Kernel | None:
+    """A kernel's version: ``Linux version 6.13.0 ...``, ``uname -a``, or its tail in a mail."""
+    if match := _VERSION.fullmatch(text):
+        return Kernel(match.group(1), text)
+    if match := _UNAME.fullmatch(text):
+        return Kernel(match.group(1), text[match.start(1) :])
+    return None
+
+
+def run_start(text: str) -> dict[str, str] | None:
+    """A line that begins a run, with the module parameters that it names.
+
+    ``time_bench: Loaded`` is the harness, another module: it begins nothing.
+    """
+    if _LOADED.fullmatch(text) or _RUN.fullmatch(text):
+        return {}
+    if match := _INSERT.fullmatch(text):
+        return dict(_PARAMETER.findall(match.group(1)))
+    return None
+
+
+def fact(text: str) -> tuple[str, str] | None:
+    """A fact about the machine: ``# key: value`` of this project's own output, or a mail's CPU."""
+    if match := _FACT.fullmatch(text):
+        return match.group(1).strip().lower(), match.group(2).strip()
+    if match := _CPU.fullmatch(text):
+        return "cpu", match.group(1)
+    return None

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lines of a log or a mail: bounded reading, and the peeling of everything in front of the text.
+
+In front of a record stand, from the outside in: quote marks of mails (``> > ``), a quoting bar
+(``| ``), and what printed the log: a level, a date, a host, ``kernel:``, an uptime in brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+#: Longest line that is kept. The longest record, quoted six deep, has some 400 bytes.
+MAX_LINE = 16 << 10
+
+_QUOTE = re.compile(r"(?:[ \t]{0,3}>)+")
+_BAR = re.compile(r"[ \t]{0,3}\|(?=[ \t]|$)")
+#: Colours of ``dmesg --color=always``, and what else a terminal capture leaves behind.
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]+")
+
+_DATE = (
+    r"(?:(?:[A-Z][a-z]{2}[ ]+)?[A-Z][a-z]{2}[ ]+\d{1,2}[ ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[ ]\d{4})?"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[ ]?[+-]\d\d:?\d\d)?)"
+)
+_HOST = r"(?:(?:[ ]*[\w.-]++){0,2}[ ]+)?(?:kernel|[\w.-]++\[\d+\]):[ ]*"
+_STAMP = re.compile(
+    rf"""[ \t]*
+    (?:<\d{{1,3}}>)?                                        # dmesg -r
+    (?:(?:kern|user|daemon)[ ]*:(?:emerg|alert|crit|err|warn|notice|info|debug)[ ]*:[ ]*)?  # -x
+    (?:{_DATE}(?:[ ]{_HOST}|(?=[ ]|$))                      # syslog, journalctl, iso
+      |{_HOST}(?=\[|time_bench:|bench_page_pool|Type:|Sum[ ]))?
+    (?:[ ]*(?:\[[ ]*)?(?P<uptime>\d{{1,9}}\.\d{{1,9}})\][ ]*  # [  157.475084]
+      |\[{_DATE}\][ ]*)?                                    # dmesg -T
+    (?:\[[ ]*[TC]\d+\][ ]*)?                                # CONFIG_PRINTK_CALLER
+    """,
+    re.VERBOSE,
+)
+
+
+class Line(NamedTuple):
+    """One peeled line: quote depth, behind a bar or not, time stamp (seconds), the text itself."""
+
+    depth: int
+    bar: bool
+    stamped: bool
+    uptime: float | None
+    text: str
+
+
+class RawLine(NamedTuple):
+    """One line as read: number from 1, bytes without the newline, whether it was cut."""
+
+    number: int
+    data: bytes
+    cut: bool
+
+
+def read_lines(stream: IO[bytes], limit: int = MAX_LINE) -> Iterator[RawLine]:
+    """Lines of a binary stream, never holding more than ``limit`` bytes of one.
+
+    The rest of a longer line is skipped, and the line says so. Raises ``OSError``.
+    """
+    number = 0
+    readline = stream.readline
+    while data := readline(limit):
+        number += 1
+        cut = False
+        if data[-1:] != b"\n" and len(data) == limit:
+            while (rest := readline(limit)) and rest[-1:] != b"\n":
+                cut = True
+            cut = cut or len(rest) > 1
+        yield RawLine(number, data, cut)
+
+
+def peel(raw: str) -> Line:
+    """Take off quotes, bar and time stamp; control characters and colours go as well."""
+    if "\x1b" in raw:
+        raw = _ESCAPE.sub("", raw)
+    depth, position = 0, 0
+    if match := _QUOTE.match(raw):
+        depth = match.group().count(">")
+        position = match.end()
+    bar = False
+    if match := _BAR.match(raw, position):
+        bar = True
+        position = match.end()
+    text = clean(raw[position:])
+    match = _STAMP.match(text)
+    assert match is not None  # every part of it is optional
+    uptime = match.group("uptime")
+    head = match.group()
+    # A lone number or word is not a time stamp: only what has a date, an uptime or a level is.
+    stamped = uptime is not None or any(char in head for char in ":<[")
+    if not stamped:
+        return Line(depth, bar, False, None, text.strip())
+    return Line(
+        depth, bar, True, None if uptime is None else float(uptime), text[match.end() :].strip()
+    )
+
+
+def clean(text: str) -> str:
+    """One line without control characters, so that a log cannot drive a terminal."""
+    return _CONTROL.sub("", text.replace("\t", " ").replace("\xa0", " "))

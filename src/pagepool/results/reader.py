@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Opens files: standard input, text or JSON, and the plain words when that fails."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from pagepool.results import jsonio
+from pagepool.results.errors import ResultsError
+from pagepool.results.lines import clean, read_lines
+from pagepool.results.model import Build, Input, Record, ResultSet, Run
+from pagepool.results.text import TextReader
+from pagepool.results.time_bench import judge
+
+_PEEK = 4096
+
+#: First bytes of what people hand over by mistake -> what to do.
+_MAGIC = (
+    (b"\x1f\x8b", "gzip data", "unpack it with gunzip"),
+    (b"\xfd7zXZ\x00", "xz data", "unpack it with unxz"),
+    (b"\x28\xb5\x2f\xfd", "zstd data", "unpack it with unzstd"),
+    (b"BZh", "bzip2 data", "unpack it with bunzip2"),
+    (b"\xff\xfe", "UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
+)
+
+
+def read(path: str) -> ResultSet:
+    """Read one file, or standard input for ``-``. Raises `ResultsError`."""
+    if path == "-":
+        if sys.stdin is None:
+            raise ResultsError("-", "standard input is closed")
+        return read_stream(sys.stdin.buffer, "-")
+    name = printable(path)
+    try:
+        if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116  (names nothing that is no str)
+            raise ResultsError(name, "is a directory", "give the files in it")
+        with open(path, "rb", buffering=1 << 20) as stream:  # noqa: PTH123
+            return read_stream(stream, name)
+    except (OSError, ValueError) as error:
+        raise ResultsError(name, *_reason(error)) from None
+
+
+def read_stream(stream: IO[bytes], name: str) -> ResultSet:
+    """Read one binary stream under a name. Raises `ResultsError`."""
+    try:
+        head = stream.read(_PEEK)
+        for magic, what, hint in _MAGIC:
+            if head.startswith(magic):
+                raise ResultsError(name, what, hint)
+        whole = _Rejoined(head, stream)
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
+            return _read_json(whole, name)
+        with io.BufferedReader(whole, 1 << 20) as buffered:
+            return TextReader(name).read(read_lines(buffered))
+    except OSError as error:
+        raise ResultsError(name, *_reason(error)) from None
+
+
+def read_all(paths: list[str]) -> tuple[list[tuple[str, ResultSet]], list[ResultsError]]:
+    """Read several files; what fails is reported beside what was read. Each is read once."""
+    results: list[tuple[str, ResultSet]] = []
+    errors: list[ResultsError] = []
+    for path in dict.fromkeys(paths):
+        try:
+            results.append((path, read(path)))
+        except ResultsError as error:
+            errors.append(error)
+    return results, errors
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream with its first bytes, which were read to look at them, back in front."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _read_json(stream: _Rejoined, name: str) -> ResultSet:
+    data = io.BufferedReader(stream).read(jsonio.MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
+    if len(data) > jsonio.MAX_BYTES:
+        raise ResultsError(name, f"JSON of more than {jsonio.MAX_BYTES >> 20} MiB", "split it")
+    results = jsonio.loads(data, name)
+    builds = tuple(_judged(build) for build in results.builds if build.records)
+    if not builds:
+        raise ResultsError(name, "no results in it")
+    # What a document was made from stays its source; reading and writing it changes nothing.
+    sources = results.sources or (Input(name, "json", data.count(b"\n"), len(data)),)
+    return ResultSet(builds, results.oddities, sources)
+
+
+def _judged(build: Build) -> Build:
+    """A build whose impossible records are marked, as the text reader marks them."""
+    return msgspec.structs.replace(
+        build,
+        runs=tuple(
+            msgspec.structs.replace(run, records=tuple(map(_judged_record, run.records)))
+            for run in build.runs
+            if isinstance(run, Run)
+        ),
+    )
+
+
+def _judged_record(record: Record) -> Record:
+    codes = dict.fromkeys((*record.oddities, *(code for code, _ in judge(record))))
+    if len(codes) == len(record.oddities):
+        return record
+    return msgspec.structs.replace(record, oddities=tuple(codes))
+
+
+def _reason(error: OSError | ValueError) -> tuple[str, str]:
+    if isinstance(error, FileNotFoundError):
+        return "no such file", "check the name"
+    if isinstance(error, PermissionError):
+        return "permission denied", "check its mode, or read it as its owner"
+    if isinstance(error, OSError):
+        return error.strerror or str(error), ""
+    return str(error), "check the name"
+
+
+def printable(name: str) -> str:
+    """A file name that can be printed and put into JSON, whatever its bytes are."""
+    return clean(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two names are one file."""
+    if one == other:
+        return True
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        return False

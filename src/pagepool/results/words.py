@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How tests, counters and counts are put into words; shared by listings and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pagepool.results.model import Key, Record
+
+
+def test_name(key: Key, keys: Iterable[Key] = ()) -> str:
+    """How a test is called: its name, its CPU or ``average``, and the step where names share.
+
+    ``keys`` are the tests that it must be told apart from.
+    """
+    kind, name, step, cpu = key
+    same = {other[2] for other in keys if (other[0], other[1], other[3]) == (kind, name, cpu)}
+    text = {"cpu": f"{name} CPU({cpu})", "sum": f"{name} average"}.get(kind, name)
+    return f"{text} step:{step}" if len(same) > 1 else text
+
+
+def counter_ghz(records: Iterable[Record]) -> float | None:
+    """The time-stamp counter's speed, by the longest record: the others carry more rounding."""
+    timed = (record for record in records if record.tsc_ghz is not None)
+    longest = max(timed, key=lambda record: record.time_interval_ns or 0, default=None)
+    return None if longest is None else longest.tsc_ghz
+
+
+def hertz(ghz: float) -> str:
+    """``3.60 GHz``, ``100 MHz``."""
+    return f"{ghz:.2f} GHz" if ghz >= 1 else f"{ghz * 1000:.0f} MHz"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Statistics of any pool, whoever read them: the kernel's names, the kernel's meaning."""
+
+from pagepool.snapshot.stats import PoolStats
+
+__all__ = ["PoolStats"]

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``pagepool show`` and ``pagepool compare`` as users run them, and their docs' examples."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pagepool.cli
+
+DATA = Path(__file__).parents[1] / "data"
+GOLDEN = DATA / "golden"
+DOCS = Path(__file__).parents[2] / "docs"
+PAIR = ("x86-before.txt", "x86-v7.txt")
+TASKLET = ("--tests", "tasklet*")
+
+
+def pagepool_command(
+    *arguments: str, stdin: str = "", cwd: Path = DATA
+) -> subprocess.CompletedProcess[str]:
+    """Run the command; text in, text out, never raises for its exit status."""
+    return subprocess.run(
+        [sys.executable, "-m", "pagepool", *arguments],
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        cwd=cwd,
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
+
+
+def environment() -> dict[str, str]:
+    """The environment, with the package that is tested in front."""
+    package = str(Path(pagepool.cli.__file__).resolve().parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LC_ALL": "C"}
+
+
+def failed(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line on stderr of a command that failed as promised."""
+    assert result.returncode == 2, result
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("pagepool: ")
+    return lines[0]
+
+
+def check_golden(name: str, text: str) -> None:
+    """Compare with a golden file; ``PAGEPOOL_UPDATE_GOLDEN=1`` writes it, to look at the diff."""
+    path = GOLDEN / name
+    if os.environ.get("PAGEPOOL_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+# show
+
+
+@pytest.mark.parametrize(
+    "name", ["arm64-patch-by-patch", "control-and-test", "org-document", "x86-v7-p1-5"]
+)
+def test_show_golden(name: str) -> None:
+    result = pagepool_command("show", f"{name}.txt")
+    assert (result.returncode, result.stderr) == (0, "")
+    check_golden(f"show-{name}.txt", result.stdout)
+
+
+def test_show_golden_json() -> None:
+    result = pagepool_command("show", "--json", "x86-before.txt")
+    assert (result.returncode, result.stderr) == (0, "")
+    check_golden("show-x86-before.json", result.stdout)
+
+
+def test_show_json_can_be_read_again_and_says_the_same(tmp_path: Path) -> None:
+    target = tmp_path / "all.json"
+    names = ["x86-before.txt", "bar-prefix.txt", "script-summary.txt"]
+    assert pagepool_command("show", "--json", *names, "--output", str(target)).returncode == 0
+    again = pagepool_command("show", "--json", str(target))
+    assert again.stdout == target.read_text()
+    shown = pagepool_command("show", str(target)).stdout
+    assert "5 builds, 5 runs, 35 records" in shown
+
+
+def test_show_what_can_be_read_is_shown_beside_what_cannot() -> None:
+    result = pagepool_command("show", "none.txt", "x86-v7-p1-5.txt")
+    assert failed(result) == "pagepool: none.txt: no such file; check the name"
+    assert result.stdout == (DATA / "golden" / "show-x86-v7-p1-5.txt").read_text()
+
+
+def test_show_standard_input() -> None:
+    result = pagepool_command("show", "-", stdin=(DATA / "x86-before.txt").read_text())
+    assert result.stdout.startswith("-: 1 build, 1 run, 9 records\n\nstdin: 1 run, 9 records")
+    assert failed(pagepool_command("show", "-")) == "pagepool: -: empty"
+
+
+def test_show_a_file_without_results() -> None:
+    assert "page_bench01.txt: no results in 36 lines" in failed(
+        pagepool_command("show", "page_bench01.txt")
+    )
+
+
+def test_show_no_file_is_a_usage_error() -> None:
+    result = pagepool_command("show")
+    assert result.returncode == 2
+    assert "Missing argument" in result.stderr
+
+
+# compare
+
+
+@pytest.mark.parametrize("form", ["table", "org", "markdown", "csv", "json"])
+def test_compare_golden_of_a_pair(form: str) -> None:
+    result = pagepool_command("compare", *PAIR, "--format", form)
+    assert result.returncode == 0
+    assert bool(result.stderr) == (form == "csv")
+    check_golden(f"compare-pair-{form}.txt", result.stdout)
+
+
+@pytest.mark.parametrize("form", ["table", "org", "markdown"])
+def test_compare_golden_of_a_series_with_spread(form: str) -> None:
+    result = pagepool_command(
+        "compare", "arm64-patch-by-patch.txt", *TASKLET, "--metric", "ns", "--format", form
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    check_golden(f"compare-series-{form}.txt", result.stdout)
+
+
+def test_compare_the_published_rows() -> None:
+    first = pagepool_command("compare", *PAIR, *TASKLET, "--format", "org").stdout
+    assert "| fast_path   |     19 |    24 |    5 |   5.399 |  6.928 |  1.529 |   28.3 |" in first
+    assert "| ptr_ring    |     54 |    79 |   25 |  15.090 | 21.976 |  6.886 |   45.6 |" in first
+    assert "| slow        |    238 |   299 |   61 |  66.134 | 83.298 | 17.164 |   26.0 |" in first
+    second = pagepool_command(
+        "compare", "x86-before.txt", "x86-v7-p1-5.txt", *TASKLET, "--format", "org"
+    ).stdout
+    assert "| fast_path   |     19 |    19 |    0 |   5.399 |  5.492 |  0.093 |    1.7 |" in second
+    assert "| ptr_ring    |     54 |    57 |    3 |  15.090 | 15.849 |  0.759 |    5.0 |" in second
+    assert "| slow        |    238 |   284 |   46 |  66.134 | 78.909 | 12.775 |   19.3 |" in second
+
+
+def test_compare_several_against_the_first() -> None:
+    text = pagepool_command("compare", *PAIR, "x86-v7-p1-5.txt", *TASKLET).stdout
+    assert "x86-before -> x86-v7\n" in text
+    assert "x86-before -> 6.13.0-rc6-pp01-DMA-fix-v7-p1-5+\n" in text
+
+
+def test_compare_builds_of_one_file() -> None:
+    result = pagepool_command("compare", "bar-prefix.txt@before", "bar-prefix.txt@2")
+    assert result.returncode == 0
+    assert result.stdout.startswith("before -> after\n")
+
+
+def test_compare_standard_input() -> None:
+    text = (DATA / "x86-before.txt").read_text()
+    result = pagepool_command("compare", "-", "x86-v7.txt", stdin=text)
+    assert result.stdout.startswith("stdin -> x86-v7\n")
+    text = (DATA / "arm64-patch-by-patch.txt").read_text()
+    result = pagepool_command("compare", "--", "-@1", "-@2", stdin=text)
+    assert result.stdout.startswith("07ea810753bd -> c8cd65aea46f\n")
+
+
+def test_compare_globs_may_be_repeated_or_have_commas() -> None:
+    one = pagepool_command("compare", *PAIR, "--tests", "lock, *slow").stdout
+    two = pagepool_command("compare", *PAIR, "--tests", "lock", "--tests", "*slow").stdout
+    assert one == two
+    assert "\nlock (control)" in one and "\ntasklet_page_pool03_slow" in one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.txt", "x86-v7.txt"], None),
+        (["x86-before.txt"], "holds one build only"),
+        (["x86-before.txt", "x86-before.txt"], "given twice"),
+        (["x86-before.txt", "./x86-before.txt"], "given twice"),
+        (["x86-before.txt@1", "x86-before.txt@x86"], "chosen twice"),
+        (["x86-before.txt", "arm64-patch-by-patch.txt"], "holds 8 builds: 07ea810753bd, c8cd"),
+        (["x86-before.txt", "broken-by-hand.txt"], "share no test"),
+        (["arm64-patch-by-patch.txt@99", "x86-v7.txt"], "there is no build '99'"),
+        ([*PAIR, "--tests", "nothing"], "matches no test; there are for_loop"),
+        ([*PAIR, "--tests", "["], "matches no test"),
+        ([*PAIR, "--tests", ","], "matches no test"),
+        ([*PAIR, "--metric", "instructions"], "no selected test has such figures"),
+        ([*PAIR, "--output", "."], "cannot write: Is a directory"),
+        ([*PAIR, "--output", "none/x"], "cannot write: No such file or directory"),
+    ],
+)
+def test_compare_what_cannot_be_done_is_said_in_one_line(
+    arguments: list[str], message: str
+) -> None:
+    result = pagepool_command("compare", *arguments)
+    assert result.stdout == ""
+    if message is None:
+        # The file, and what that means for the comparison.
+        assert result.returncode == 2
+        assert len(result.stderr.splitlines()) == 2
+    else:
+        assert message in failed(result)
+
+
+def test_compare_one_of_three_missing_shows_the_others() -> None:
+    result = pagepool_command("compare", "x86-before.txt", "none.txt", "x86-v7.txt")
+    assert "none.txt: no such file" in failed(result)
+    assert result.stdout == (DATA / "golden" / "compare-pair-table.txt").read_text()
+
+
+def test_compare_output_goes_to_a_file(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    result = pagepool_command("compare", *PAIR, "--output", str(target))
+    assert (result.returncode, result.stdout) == (0, "")
+    assert target.read_text() == (DATA / "golden" / "compare-pair-table.txt").read_text()
+
+
+def test_compare_a_copy_of_the_same_log_is_said() -> None:
+    text = pagepool_command("compare", "x86-before.txt", "dmesg-time-stamps.txt").stdout
+    assert "the very same measurement on both sides" in text
+
+
+def test_compare_instructions_of_our_own_json(tmp_path: Path) -> None:
+    for name, count in (("a", 5_000_000_000), ("b", 6_000_000_000)):
+        record = {
+            "name": "lock",
+            "time_interval_ns": 10**9 + count,
+            "invoke_count": 10**8,
+            "tsc_interval": 36 * 10**8,
+            "instructions": count,
+        }
+        build = {"label": name, "runs": [{"records": [record]}]}
+        document = {"schema": "pagepool.results/1", "builds": [build]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    text = pagepool_command("compare", "a.json", "b.json", cwd=tmp_path).stdout
+    assert "50.000  60.000  10.000" in text
+
+
+@pytest.mark.parametrize("command", ["show", "compare"])
+def test_compare_a_reader_that_went_away_is_no_error(command: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pagepool", command, "arm64-patch-by-patch.txt"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=DATA,
+        env=environment(),
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("redirect", "message"),
+    [("> /dev/full", "No space left on device"), (">&-", "standard output is closed")],
+)
+def test_compare_output_that_cannot_be_written(redirect: str, message: str) -> None:
+    result = subprocess.run(
+        f'"{sys.executable}" -m pagepool compare x86-before.txt x86-v7.txt {redirect}',
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=DATA,
+        env=environment(),
+        check=False,
+    )
+    assert message in failed(result)
+
+
+def on_a_terminal(columns: int) -> str:
+    """What a terminal of that width gets."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pagepool", "compare", *PAIR],
+        stdout=theirs,
+        stdin=subprocess.DEVNULL,
+        cwd=DATA,
+        env={**environment(), "COLUMNS": str(columns), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    data = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # Linux's way to say that the other side is closed
+            break
+        data += part
+    os.close(ours)
+    assert process.wait() == 0
+    return data.decode().replace("\r\n", "\n")
+
+
+def test_compare_rules_on_a_terminal_and_plain_text_where_they_do_not_fit() -> None:
+    wide = on_a_terminal(120)
+    assert "\x1b[" in wide and "66.134" in wide and "carry no verdict" in wide
+    narrow = on_a_terminal(60)
+    assert narrow == (DATA / "golden" / "compare-pair-table.txt").read_text()
+
+
+def test_help_imports_no_reader() -> None:
+    program = "import sys; sys.argv = ['pagepool', '--help']\n"
+    program += "import atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+    program += "from pagepool.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
+    )
+    assert "compare" in result.stdout
+    modules = set(result.stderr.split())
+    assert not modules & {"msgspec", "rich", "pagepool.results.reader", "pagepool.compare"}
+
+
+# the documentation
+
+
+def examples() -> list[tuple[str, str]]:
+    """Every ``$ pagepool ...`` in a console block of the docs, with the output that it shows."""
+    found = []
+    for path in sorted(DOCS.glob("*.md")):
+        if path.name not in ("results.md", "compare.md"):
+            continue
+        for block in re.findall(
+            r"^```console\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE
+        ):
+            for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+                found.append((command, shown))
+    return found
+
+
+def test_the_docs_have_examples() -> None:
+    assert len(examples()) >= 6
+
+
+@pytest.mark.parametrize(("command", "shown"), examples())
+def test_an_example_of_the_docs_gives_what_it_shows(command: str, shown: str) -> None:
+    words = shlex.split(command)
+    assert words[0] == "pagepool"
+    result = pagepool_command(*words[1:])
+    output = result.stdout + result.stderr
+    if shown.endswith("...\n"):
+        assert output.startswith(shown.removesuffix("...\n"))
+    else:
+        assert output == shown

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# A busy machine is slow, not wrong: no test here judges by time.
+settings.register_profile("pagepool", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pagepool")

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Peeling lines, and reading them with bounded memory."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagepool.results.lines import Line, RawLine, peel, read_lines
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("time_bench: x\n", Line(0, False, False, None, "time_bench: x")),
+        ("[  157.475084] x", Line(0, False, True, 157.475084, "x")),
+        ("[268960.684603]", Line(0, False, True, 268960.684603, "")),
+        ("157.475084] x", Line(0, False, True, 157.475084, "x")),
+        ("> >> [ 1.5] x", Line(3, False, True, 1.5, "x")),
+        ("> | x", Line(1, True, False, None, "x")),
+        ("| ", Line(0, True, False, None, "")),
+        ("|x", Line(0, False, False, None, "|x")),
+        ("Aug 31 19:19:07 host kernel: [2.5] x", Line(0, False, True, 2.5, "x")),
+        ("Aug 31 19:19:07 host kernel: x", Line(0, False, True, None, "x")),
+        ("[Tue Jan  7 15:15:18 2025] x", Line(0, False, True, None, "x")),
+        ("kernel: time_bench: x", Line(0, False, True, None, "time_bench: x")),
+        ("\x1b[32m[    1.5] \x1b[0mx\x07", Line(0, False, True, 1.5, "x")),
+        # No stamps: prose, a heading, a ratio.
+        ("The kernel: what it does", Line(0, False, False, None, "The kernel: what it does")),
+        ("Control kernel: built", Line(0, False, False, None, "Control kernel: built")),
+        ("0.284 ns (step:0)", Line(0, False, False, None, "0.284 ns (step:0)")),
+        ("[1] see below", Line(0, False, False, None, "[1] see below")),
+    ],
+)
+def test_peel(raw: str, expected: Line) -> None:
+    assert peel(raw) == expected
+
+
+@given(st.text(max_size=200))
+def test_peel_takes_any_text(text: str) -> None:
+    line = peel(text)
+    assert line.text == line.text.strip()
+    assert "\x1b" not in line.text
+
+
+def test_peel_takes_linear_time_for_hostile_lines() -> None:
+    for text in ("a" * 16_000, " a" * 8_000, "> " * 8_000, "[" * 16_000, "Jan 1 " * 3_000):
+        peel(text + "!")  # would take hours if the expression could backtrack
+
+
+@given(st.binary(max_size=300), st.integers(1, 40))
+def test_lines_are_those_of_the_stream_cut_at_the_limit(data: bytes, limit: int) -> None:
+    expected = []
+    for number, line in enumerate(io.BytesIO(data), 1):
+        text = line.removesuffix(b"\n")
+        expected.append(RawLine(number, line[:limit], len(text) > limit))
+    assert list(read_lines(io.BytesIO(data), limit)) == expected
