@@ -2,6 +2,9 @@
 /* The arena: limit, growth, merging, who has the memory, magazines of threads. */
 #include <sched.h>
 #include <semaphore.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/magazine.h"
@@ -222,6 +225,15 @@ TEST(reference_keeps_the_provider)
 	end(pool, arena);
 }
 
+/* Where there is no membarrier(2) there are no magazines. */
+static bool no_magazines(void)
+{
+	if (pp_biased_lock_available())
+		return false;
+	printf("# skipped: no membarrier(2), no magazines\n");
+	return true;
+}
+
 /* ---- magazines --------------------------------------------------------------------------------
  */
 
@@ -263,6 +275,9 @@ static struct page_pool *all_pages_held(struct pp_provider *arena, struct pp_pag
 
 TEST(thread_exit_gives_back)
 {
+	if (no_magazines())
+		return;
+
 	struct pp_provider *arena = make_arena(4 * MIB);
 	struct pp_page *p[100];
 	struct page_pool *pool = all_pages_held(arena, p, 100);
@@ -287,6 +302,9 @@ TEST(thread_exit_gives_back)
 
 TEST(full_magazine_goes_back_by_half)
 {
+	if (no_magazines())
+		return;
+
 	struct pp_provider *arena = make_arena(4 * MIB);
 	struct pp_page *p[512];
 	struct page_pool *pool = all_pages_held(arena, p, 512);
@@ -310,6 +328,9 @@ TEST(full_magazine_goes_back_by_half)
 
 TEST(out_of_pages_takes_the_idle_ones_of_other_threads)
 {
+	if (no_magazines())
+		return;
+
 	struct pp_provider *arena = make_arena(4 * MIB);
 	static struct pp_page *p[1024];
 	struct page_pool *pool = all_pages_held(arena, p, 1024), *big = pool_of_order(arena, 6);
@@ -349,6 +370,9 @@ TEST(out_of_pages_takes_the_idle_ones_of_other_threads)
 /* A thread's magazine survives its arena, and serves the next one. */
 TEST(thread_outlives_many_arenas)
 {
+	if (no_magazines())
+		return;
+
 	unsigned magazines = 0;
 
 	for (int i = 0; i < 40; i++) {
@@ -409,6 +433,9 @@ static void *makes_a_magazine(void *arg)
 
 TEST(last_page_comes_back_while_the_arena_retires)
 {
+	if (no_magazines())
+		return;
+
 	for (int round = 0; round < 20; round++) {
 		struct pp_provider *arena = make_arena(4 * MIB);
 		struct page_pool *pool = pool_of_order(arena, 1);
@@ -439,6 +466,9 @@ TEST(last_page_comes_back_while_the_arena_retires)
 /* More arenas at once than a thread has slots for. */
 TEST(more_arenas_than_slots)
 {
+	if (no_magazines())
+		return;
+
 	struct pp_provider *arena[2 * PP_MAGAZINE_SLOTS + 1];
 	struct page_pool *pool[PP_ARRAY_SIZE(arena)];
 	struct pp_page *page;
@@ -459,6 +489,73 @@ TEST(more_arenas_than_slots)
 	for (size_t k = 0; k < PP_ARRAY_SIZE(arena); k++)
 		end(pool[k], arena[k]);
 }
+
+/* ---- little address space (ulimit -v) ----------------------------------------------------------
+ */
+
+#if !defined(PP_TSAN) && !defined(PP_TEST_ASAN) /* they need terabytes of it */
+static size_t address_space(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	size_t pages = 0;
+
+	CHECK(f);
+	CHECK_EQ(fscanf(f, "%zu", &pages), 1);
+	fclose(f);
+	return pages * (size_t)sysconf(_SC_PAGE_SIZE);
+}
+
+/* In a child, whose limit it is. 77: limits do not count here (an emulator). */
+static int with_little_address_space(void)
+{
+	const size_t space = 512 * MIB, used = address_space();
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct page_pool_params pool_params = PAGE_POOL_PARAMS_INIT;
+	struct pp_provider *arena;
+	struct page_pool *pool;
+	struct pp_page *page;
+
+	CHECK_EQ(setrlimit(RLIMIT_AS, &(struct rlimit){used + space, used + space}), 0);
+	if (mmap(NULL, 2 * space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
+	    MAP_FAILED)
+		return 77;
+	/* A default is content with less... */
+	CHECK_OK(pp_arena_create(&params, &arena));
+	CHECK(info_of(arena).limit >= 64 * MIB && info_of(arena).limit <= space);
+	pool = make_pool(arena, 0, NULL);
+	page = page_pool_alloc_pages(pool);
+	CHECK(page);
+	page_pool_put_full_page(pool, page, true);
+	end(pool, arena);
+	/* ...what was asked for is not. */
+	params.limit = space;
+	CHECK_FAILS(pp_arena_create(&params, &arena), ENOMEM,
+		    "no address space for an arena of 536870912 bytes: set a smaller limit, or "
+		    "raise ulimit -v");
+	CHECK_EQ(setrlimit(RLIMIT_AS, &(struct rlimit){used + 48 * MIB, used + 48 * MIB}), 0);
+	CHECK_FAILS(page_pool_create(&pool_params, &pool), ENOMEM, "no address space for an arena");
+	return 0;
+}
+
+TEST(little_address_space)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setjmp(test_end))
+			_exit(1);
+		_exit(with_little_address_space());
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		printf("# skipped: no such limit here\n");
+	else
+		CHECK_EQ(WEXITSTATUS(status), 0);
+}
+#endif
 
 /* ---- huge pages -------------------------------------------------------------------------------
  */
