@@ -53,12 +53,13 @@ def test_direct_recycling_is_known_inside_and_refused_outside() -> None:
             assert (pool.stats.recycle_cached, pool.stats.recycle_ring) == (1, 0)
         pool.put(pages[1])
         assert (pool.stats.recycle_cached, pool.stats.recycle_ring) == (1, 1)
-        for promise in (
+        promises: list[Callable[[], None]] = [
             lambda: pool.put(pages[2], allow_direct=True),
             lambda: pool.put_full(pages[2], allow_direct=True),
             lambda: pool.recycle_direct(pages[2]),
             lambda: pages[2].put(allow_direct=True),
-        ):
+        ]
+        for promise in promises:
             with pytest.raises(pagepool.WrongContext, match="cannot be kept"):
                 promise()
         assert pages[2].held
@@ -90,7 +91,7 @@ def test_one_thread_is_inside_a_napi() -> None:
     assert not napi.entered
     with pytest.raises(pagepool.WrongContext, match="not in this napi"):
         napi.exit()
-    in_thread(lambda: napi.enter() or napi.exit())  # type: ignore[func-returns-value]
+    in_thread(lambda: (napi.enter(), napi.exit()))
     assert "nobody" in repr(napi)
 
 

@@ -136,7 +136,7 @@ def test_put_bulk_puts_all_or_nothing() -> None:
         one, two = pool.alloc(), pool.alloc()
         for bad, error in (([one, two, one], pagepool.PageGone), ([one, "x"], TypeError)):
             with pytest.raises(error):
-                pool.put_bulk(bad)  # type: ignore[list-item]
+                pool.put_bulk(bad)  # type: ignore[arg-type]
             assert one.held
             assert two.held
             assert pool.stats.recycle_ring == 0
