@@ -338,7 +338,6 @@ static int check(const struct pp_arena_params *params)
 
 int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **ret)
 {
-	static uint32_t last_id;
 	struct pp_arena *arena;
 	size_t limit, smallest;
 	int err = check(params);
@@ -380,8 +379,6 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 	arena->reserve = (uint32_t)((params->reserve + PP_PAGE_SIZE - 1) >> PP_PAGE_SHIFT);
 	arena->nid = params->nid;
 	arena->huge = params->huge;
-	/* relaxed: only uniqueness matters. */
-	arena->id = pp_fetch_add_relaxed(&last_id, 1u);
 	pthread_mutex_init(&arena->lock, NULL); /* cannot fail with default attributes */
 
 	/* Huge pages that are not to be had are better refused now than at the first packet. */

@@ -25,7 +25,6 @@ struct pp_arena {
 	struct pp_page *pages; /* their metadata: page i is at memory + i * PP_PAGE_SIZE */
 	uint32_t nr;
 	uint32_t reserve; /* the last pages to be handed out are marked pfmemalloc */
-	uint32_t id;
 	int nid;
 	unsigned huge;
 	/* under lock; taken, mapped and failed read by anyone, atomic */

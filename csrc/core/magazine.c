@@ -51,7 +51,6 @@ static void thread_exits(void *arg)
 	pthread_mutex_unlock(&magazines_lock);
 	t->last_arena = NULL;
 	t->last = NULL;
-	memset(t->slot, 0, sizeof(t->slot));
 	t->over = true;
 }
 
@@ -121,7 +120,6 @@ struct pp_magazine *pp_magazine_find(struct pp_arena *arena)
 	if (m) {
 		pp_my_magazines.last_arena = arena;
 		pp_my_magazines.last = m;
-		pp_my_magazines.slot[arena->id % PP_MAGAZINE_SLOTS] = m;
 	}
 	return m;
 }

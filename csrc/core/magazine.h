@@ -16,7 +16,6 @@
 
 #define PP_MAGAZINE_SIZE 128
 #define PP_MAGAZINE_FLUSH 64
-#define PP_MAGAZINE_SLOTS 8
 
 struct pp_magazine {
 	struct pp_biased_lock lock;
@@ -31,7 +30,6 @@ struct pp_magazine {
 struct pp_thread_magazines {
 	struct pp_arena *last_arena; /* a guess, so that nothing waits for a load of the arena */
 	struct pp_magazine *last;
-	struct pp_magazine *slot[PP_MAGAZINE_SLOTS]; /* the last used, by arena id */
 	struct pp_magazine *all;
 	bool over; /* the thread is exiting, or this machine cannot: no magazines */
 };

@@ -399,35 +399,39 @@ TEST(thread_outlives_many_arenas)
 }
 
 /*
- * The last page comes back while the arena is being retired: after the thread's magazine was taken
- * from it, and before those of the others were. The others are many and empty, so that this takes
- * its time.
+ * The last page comes back while the arena is being retired: after the holder's magazine was taken
+ * from it, and before that of another thread was, who stays inside until the page is back.
  */
-#define OTHERS 16
-
-struct last_holder {
+struct retiring {
 	struct pp_provider *arena;
 	struct pp_page *page;
-	sem_t ready, go;
-	bool is_last;
+	sem_t ready, back;
 };
 
-static void *makes_a_magazine(void *arg)
+static void *stays_inside(void *arg)
 {
-	struct last_holder *h = arg;
-	struct pp_magazine *m = pp_magazine_enter((struct pp_arena *)h->arena);
+	struct retiring *r = arg;
+	struct pp_magazine *m = pp_magazine_enter((struct pp_arena *)r->arena);
 
 	CHECK(m);
-	CHECK_EQ(m->count, 0);
+	sem_post(&r->ready);
+	sem_wait(&r->back);
 	pp_biased_leave(&m->lock);
-	sem_post(&h->ready);
-	if (h->is_last) {
-		while (pp_load_relaxed(&m->arena)) /* until it is taken away */
-			sched_yield();
-		pp_page_put(h->page);
-	} else {
-		sem_wait(&h->go);
-	}
+	return NULL;
+}
+
+static void *holds_the_last(void *arg)
+{
+	struct retiring *r = arg;
+	struct pp_magazine *m = pp_magazine_enter((struct pp_arena *)r->arena);
+
+	CHECK(m);
+	pp_biased_leave(&m->lock);
+	sem_post(&r->ready);
+	while (pp_load_relaxed(&m->arena)) /* until it is taken away */
+		sched_yield();
+	pp_page_put(r->page);
+	sem_post(&r->back);
 	return NULL;
 }
 
@@ -436,40 +440,34 @@ TEST(last_page_comes_back_while_the_arena_retires)
 	if (no_magazines())
 		return;
 
-	for (int round = 0; round < 20; round++) {
-		struct pp_provider *arena = make_arena(4 * MIB);
-		struct page_pool *pool = pool_of_order(arena, 1);
-		struct pp_page *page = page_pool_alloc_pages(pool);
-		static struct last_holder h[OTHERS + 1];
-		pthread_t thread[OTHERS + 1];
+	struct retiring r = {.arena = make_arena(4 * MIB)};
+	struct page_pool *pool = pool_of_order(r.arena, 1);
+	pthread_t inside, holder;
 
-		pp_page_get(page);
-		page_pool_put_full_page(pool, page, true);
-		page_pool_destroy(pool);
-		for (int i = 0; i <= OTHERS; i++) {
-			h[i] = (struct last_holder){
-				.arena = arena, .page = page, .is_last = i == OTHERS};
-			sem_init(&h[i].ready, 0, 0);
-			sem_init(&h[i].go, 0, 0);
-			CHECK_EQ(pthread_create(&thread[i], NULL, makes_a_magazine, &h[i]), 0);
-			sem_wait(&h[i].ready);
-		}
-		CHECK_EQ(refs_of(arena), 1);
-		pp_provider_put(arena);
-		for (int i = 0; i <= OTHERS; i++) {
-			sem_post(&h[i].go);
-			pthread_join(thread[i], NULL);
-		}
-	}
+	r.page = page_pool_alloc_pages(pool);
+	pp_page_get(r.page);
+	page_pool_put_full_page(pool, r.page, true);
+	page_pool_destroy(pool);
+	sem_init(&r.ready, 0, 0);
+	sem_init(&r.back, 0, 0);
+	/* Magazines are emptied in the order of the newest first. */
+	CHECK_EQ(pthread_create(&inside, NULL, stays_inside, &r), 0);
+	sem_wait(&r.ready);
+	CHECK_EQ(pthread_create(&holder, NULL, holds_the_last, &r), 0);
+	sem_wait(&r.ready);
+	CHECK_EQ(refs_of(r.arena), 1);
+	pp_provider_put(r.arena);
+	pthread_join(inside, NULL);
+	pthread_join(holder, NULL);
 }
 
-/* More arenas at once than a thread has slots for. */
-TEST(more_arenas_than_slots)
+/* One thread frees to many arenas in turn: each has its magazine, and never another's pages. */
+TEST(many_arenas_at_once)
 {
 	if (no_magazines())
 		return;
 
-	struct pp_provider *arena[2 * PP_MAGAZINE_SLOTS + 1];
+	struct pp_provider *arena[17];
 	struct page_pool *pool[PP_ARRAY_SIZE(arena)];
 	struct pp_page *page;
 

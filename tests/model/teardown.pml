@@ -13,11 +13,14 @@
  *   TORN_COUNT         destroy settles with a load and a store instead of one step
  *   NO_REF             the reader's reference does not count
  *   COUNT_IN_RING      a page that goes into the ring counts itself out at once
+ *   FULL_UNLOCKED      pages that found the ring full are counted out after the unlock
+ *   FULL_FORGOTTEN     destroy forgets these pages when it settles
  */
 #define LIVE 60 /* far from 0 for the few pages here */
 #define REF  100
 
 #define PRODUCERS 3
+#define ROOM      1 /* in the ring */
 
 bool alive = true;
 #ifdef NO_REF
@@ -28,6 +31,7 @@ int pending = LIVE + REF; /* the reader has its reference from the start */
 byte held = PRODUCERS, here; /* the consumer's */
 bool ring_lock, janitor_lock, dying, watched, listed, destroyed;
 byte ring, freed;
+byte overflow; /* pages that found no room, counted under the ring's lock */
 
 #define LOOK assert(alive)
 
@@ -81,32 +85,48 @@ inline unpend(n)
 /* A page on its way back, over the ring or (somebody else holds it) out of the pool directly. */
 active [PRODUCERS] proctype producer()
 {
-	bool last, in;
+	bool last, counted;
+#ifdef FULL_UNLOCKED
+	bool late;
+#endif
 
 	if
 	:: atomic { !ring_lock -> ring_lock = true; LOOK };
-		in = false;
 		if
 		:: dying
-		:: else ->
+		:: !dying && ring < ROOM ->
 			LOOK;
 			ring++;
-			in = true
+			counted = true /* it is not out */
+		:: !dying && ring >= ROOM ->
+			LOOK;
+#ifdef FULL_UNLOCKED
+			late = true;
+#else
+			overflow++;
+#endif
+			counted = true
 		fi;
 #ifdef COUNT_IN_RING
 		pending--;
 #endif
 		/* Unlocking is a look at the pool. */
 		atomic { LOOK; unlock(ring_lock) };
+#ifdef FULL_UNLOCKED
 		if
-		:: in
+		:: late -> LOOK; overflow++
+		:: else
+		fi;
+#endif
+		if
+		:: counted
 		:: else -> unpend(1)
 		fi
 	:: unpend(1)
 	fi;
 #ifdef TOUCH_AFTER_COUNT
 	if
-	:: !in -> LOOK
+	:: !counted -> LOOK
 	:: else
 	fi
 #endif
@@ -137,7 +157,11 @@ active proctype consumer()
 	:: atomic { ring > 0 -> ring--; here++ }
 	:: ring == 0 -> break
 	od;
+#ifdef FULL_FORGOTTEN
 	left = held - here;
+#else
+	left = held - here - overflow;
+#endif
 #ifdef COUNT_FIRST
 	unpend(LIVE - left);
 #endif
@@ -166,16 +190,21 @@ active proctype consumer()
 	destroyed = true
 }
 
+/* It looks now and then, but not for ever: so a pool that is never freed is a dead end. */
 active proctype janitor()
 {
+	byte looks;
+
 	do
-	:: lock(janitor_lock);
+	:: looks < 3 ->
+		looks++;
+		lock(janitor_lock);
 		if
 		:: listed -> LOOK
 		:: else
 		fi;
 		unlock(janitor_lock)
-	:: freed -> break
+	:: break
 	od
 }
 
