@@ -156,6 +156,11 @@ bool pp_magazines_drain(struct pp_arena *arena, bool detach)
 	for (struct pp_magazine **link = &arena->magazines; *link;) {
 		struct pp_magazine *m = *link;
 
+		/* relaxed: a page that comes the next moment is missed, as if it came after. */
+		if (!detach && !pp_load_relaxed(&m->count)) {
+			link = &m->next_of_arena;
+			continue;
+		}
 		if (!pp_biased_lock_remote(&m->lock)) {
 			all = false;
 			link = &m->next_of_arena;
