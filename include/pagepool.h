@@ -183,9 +183,19 @@ PAGEPOOL_API size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n,
 					       struct pp_page **pages);
 
 /*
- * Anyone who holds the page. allow_direct is the promise that the caller runs where the consumer
- * runs; it becomes true by itself inside the pool's napi. The first min(dma_sync_size, max_len)
- * bytes are what the device may have to see (no device yet: ignored).
+ * Consumer. A piece of a page for a small buffer: size bytes, rounded up to 64, at *offset of the
+ * page that is returned. Pieces of one page are handed out one after the other until the next does
+ * not fit; each is put by itself, with any of the put calls, and the last one gives the page back.
+ * NULL: no page to be had, or size is 0 or larger than a page of this pool (see
+ * page_pool_last_error).
+ */
+PAGEPOOL_API struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t *offset,
+						  size_t size);
+
+/*
+ * Anyone who holds the page, or a piece of it. allow_direct is the promise that the caller runs
+ * where the consumer runs; it becomes true by itself inside the pool's napi. The first
+ * min(dma_sync_size, max_len) bytes are what the device may have to see (no device yet: ignored).
  * A page that somebody else holds too (pp_page_get), or from emergency reserves, leaves the pool.
  */
 PAGEPOOL_API void page_pool_put_page(struct page_pool *pool, struct pp_page *page,
@@ -257,6 +267,8 @@ PAGEPOOL_API int pp_page_nid(const struct pp_page *page);
 /* From emergency reserves: use it to free memory, then give it back. */
 PAGEPOOL_API bool pp_page_is_pfmemalloc(const struct pp_page *page);
 PAGEPOOL_API int pp_page_ref_count(const struct pp_page *page);
+/* Pieces of it that are out, and those the pool may still hand out; 1: it is not in pieces. */
+PAGEPOOL_API long pp_page_users(const struct pp_page *page);
 /* A word for whoever holds the page, as page_private() in the kernel; NULL when it enters a pool.
  */
 PAGEPOOL_API void *pp_page_private(const struct pp_page *page);

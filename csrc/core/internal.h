@@ -77,6 +77,10 @@ void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);
 /* Consumer: all of the cache leaves the pool. */
 void pp_pool_drain_cache(struct page_pool *pool);
 
+/* ---- frag.c ---- */
+/* Consumer: no more pieces of the page that is being cut up. */
+void pp_frag_drain(struct page_pool *pool);
+
 /* ---- teardown.c ---- */
 PP_COLD void pp_pool_free(struct page_pool *pool);
 /* Drops n of pending; frees the pool if these were the last. */

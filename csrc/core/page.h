@@ -21,6 +21,37 @@ static inline bool pp_page_can_recycle(const struct pp_page *page)
 	return likely(pp_load_acquire(&page->ref) == PP_REF_ONE);
 }
 
+static inline uint64_t pp_page_users_of(uint64_t ref)
+{
+	return (ref >> PP_REF_USER_SHIFT) + 1;
+}
+
+/*
+ * n users let go. True: they were the last, the page has one user again, and the caller is the only
+ * one with a claim to it but for its holders.
+ */
+static inline bool pp_page_drop_users(struct pp_page *page, uint64_t n)
+{
+	/* acquire: pairs with the release of the others below, whose writes to their pieces come
+	 * before the page's next use. */
+	uint64_t ref = pp_load_acquire(&page->ref);
+
+	if (pp_page_users_of(ref) == n) {
+		/* Nobody else is left to change the users; the holders may still change theirs.
+		 * relaxed: nothing is handed over. */
+		if (n != 1)
+			pp_fetch_add_relaxed(&page->ref, -(n - 1) * PP_REF_USER);
+		return true;
+	}
+	/* acq_rel: release for what this user wrote; acquire if it turns out the last. */
+	ref = pp_fetch_sub_acq_rel(&page->ref, n * PP_REF_USER);
+	if (pp_page_users_of(ref) != n)
+		return false;
+	/* The last after all: from none to one. relaxed: as above. */
+	pp_fetch_add_relaxed(&page->ref, PP_REF_USER);
+	return true;
+}
+
 /* Everything else than the next function; may look again at what that has found. */
 void pp_page_free_slow(struct pp_page *page);
 

@@ -243,7 +243,7 @@ static PP_NOINLINE void recycle_one_in_ring(struct page_pool *pool, struct pp_pa
 	recycle_in_ring(pool, &page, 1);
 }
 
-static PP_NOINLINE void put_held(struct page_pool *pool, struct pp_page *page, bool here)
+static void put_held(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	/* After destroy the consumer's own counters are settled and no more looked at. */
 	here = here && pp_load_relaxed(&pool->cache.capacity);
@@ -254,19 +254,34 @@ static PP_NOINLINE void put_held(struct page_pool *pool, struct pp_page *page, b
 	release(pool, page, here);
 }
 
+static inline void recycle(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	if (here && recycle_in_cache(pool, page))
+		return;
+	recycle_one_in_ring(pool, page);
+}
+
+/* It cannot be recycled at first sight. May be a piece: then only the last one is the page. */
+static PP_NOINLINE void put_again(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	if (!pp_page_drop_users(page, 1))
+		return; /* the pool may be gone with another piece from here on */
+	if (pp_page_can_recycle(page))
+		recycle(pool, page, here);
+	else
+		put_held(pool, page, here);
+}
+
 void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned dma_sync_size,
 			bool allow_direct)
 {
 	bool here = allow_direct || pp_napi_local(pool);
 
 	(void)dma_sync_size; /* no device yet */
-	if (!pp_page_can_recycle(page)) {
-		put_held(pool, page, here);
-		return;
-	}
-	if (here && recycle_in_cache(pool, page))
-		return;
-	recycle_one_in_ring(pool, page);
+	if (pp_page_can_recycle(page))
+		recycle(pool, page, here);
+	else
+		put_again(pool, page, here);
 }
 
 void page_pool_put_full_page(struct page_pool *pool, struct pp_page *page, bool allow_direct)
@@ -311,7 +326,7 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 		if (unlikely(page_pool_get_pp(page) != pool)) {
 			pages[foreign++] = page;
 		} else if (!pp_page_can_recycle(page)) {
-			put_held(pool, page, here);
+			put_again(pool, page, here);
 		} else if (!here || !recycle_in_cache(pool, page)) {
 			bulk[len++] = page;
 			if (len == BULK) {

@@ -79,6 +79,12 @@ int pp_page_ref_count(const struct pp_page *page)
 	return (int)(pp_load_relaxed(&page->ref) & PP_REF_COUNT_MASK);
 }
 
+long pp_page_users(const struct pp_page *page)
+{
+	/* relaxed: a snapshot. */
+	return (long)pp_page_users_of(pp_load_relaxed(&page->ref));
+}
+
 void *pp_page_private(const struct pp_page *page)
 {
 	return page->private_;

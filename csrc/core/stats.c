@@ -35,6 +35,7 @@ static void load(const struct page_pool *pool, struct raw *raw)
 		uint32_t seq = pp_load_acquire(&pool->stats_seq);
 
 		raw->s.filled = pp_load_acquire(&s->filled);
+		raw->s.reused = pp_load_acquire(&s->reused);
 		raw->s.drained = pp_load_acquire(&s->drained);
 		raw->s.slow = pp_load_acquire(&s->slow);
 		raw->s.slow_high_order = pp_load_acquire(&s->slow_high_order);
@@ -89,13 +90,14 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 	if (!pool->has_stats)
 		return pp_fail(-EOPNOTSUPP, "pool %u was made without statistics", pool->id);
 	load(pool, &raw);
-	stats.alloc_fast = minus(raw.popped, raw.s.refill + raw.s.slow + raw.s.drained);
+	stats.alloc_fast =
+		minus(raw.popped + raw.s.reused, raw.s.refill + raw.s.slow + raw.s.drained);
 	stats.alloc_slow = raw.s.slow;
 	stats.alloc_slow_high_order = raw.s.slow_high_order;
 	stats.alloc_empty = raw.s.empty;
 	stats.alloc_refill = raw.s.refill;
 	stats.alloc_waive = raw.s.waive;
-	stats.recycle_cached = minus(raw.pushed, raw.s.filled);
+	stats.recycle_cached = minus(raw.pushed + raw.s.reused, raw.s.filled);
 	stats.recycle_cache_full = raw.s.cache_full;
 	/* relaxed: independent counters, each by itself. */
 	stats.recycle_ring = pp_load_relaxed(&pool->ring.ring);

@@ -183,6 +183,7 @@ void page_pool_destroy(struct page_pool *pool)
 	 * finds the cache full. relaxed: the consumer's context is this very thread. */
 	pp_store_relaxed(&pool->napi, &pp_napi_none);
 	pp_store_relaxed(&pool->cache.capacity, 0);
+	pp_frag_drain(pool);
 	pp_pool_drain_cache(pool);
 
 	/* Every producer that is inside has left when the lock is ours; later ones see dying. */

@@ -10,8 +10,8 @@
  * Invariants, checked by page_pool_is_valid():
  *
  *   cached pages            = pushed - popped, from 0 to capacity
- *   alloc_fast              = popped - refill - slow - drained
- *   recycle_cached          = pushed - filled
+ *   alloc_fast              = popped - refill - slow - drained + reused
+ *   recycle_cached          = pushed - filled + reused
  *   in flight               = held - released_here - ring.released - released elsewhere (pending)
  *   cached pages + pages in the ring <= in flight
  *   every page in cache or ring: ref == PP_REF_ONE, pp == the pool
@@ -29,12 +29,17 @@
 /* ---- page ----------------------------------------------------------------------------------- */
 
 /*
- * pp_page.ref: holders in the low 32 bits; above them what forbids recycling. So one load and one
- * compare with PP_REF_ONE answer "nobody else holds it and it may be recycled".
+ * pp_page.ref: holders in the low 32 bits; above them what forbids recycling: one bit for emergency
+ * reserves, and the users (pieces, see frag.c) less one. So one load and one compare with
+ * PP_REF_ONE answer "nobody else has any part in it and it may be recycled".
  */
 #define PP_REF_ONE 1ull
 #define PP_REF_COUNT_MASK 0xffffffffull
 #define PP_REF_PFMEMALLOC (1ull << 32)
+#define PP_REF_USER_SHIFT 33
+#define PP_REF_USER (1ull << PP_REF_USER_SHIFT)
+/* Users of a page that is being cut up: more than it can have pieces (65536). */
+#define PP_FRAG_BIAS (1u << 24)
 
 enum pp_page_state {
 	PP_PAGE_TAIL = 0, /* not the first of a block, or not mapped yet */
@@ -143,6 +148,7 @@ struct pp_cache {
 /* Consumer's counters of the slower paths, changed within a stats_begin/stats_end pair. */
 struct pp_consumer_stats {
 	uint64_t filled;  /* pages moved into the cache from ring or provider */
+	uint64_t reused;  /* pages of pieces that were all back when the next did not fit */
 	uint64_t drained; /* pages taken out of the cache to leave the pool */
 	uint64_t slow;
 	uint64_t slow_high_order;
@@ -175,6 +181,11 @@ struct page_pool {
 	uint32_t stats_seq;                     /* odd while stats change */
 	int32_t nid;                            /* PP_NUMA_NO_NODE or the node asked for */
 	struct pp_consumer_stats stats;
+
+	/* consumer, pieces: see frag.c */
+	struct pp_page *frag_page; /* being cut up, or NULL */
+	size_t frag_offset;        /* where the next piece starts */
+	uint32_t frag_users;       /* pieces handed out */
 
 	/* anyone */
 	uint64_t pending PP_ALIGNED(PP_CACHELINE);

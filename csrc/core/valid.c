@@ -20,6 +20,9 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 		*why = "recycle_cached is negative";
 	else if (cache->popped < pool->stats.refill + pool->stats.slow + pool->stats.drained)
 		*why = "alloc_fast is negative";
+	else if (pool->frag_page && (pool->frag_page->pp != pool || !pool->frag_users ||
+				     pool->frag_offset > PP_PAGE_SIZE << pool->order))
+		*why = "the page that is being cut up is not this pool's, or over-used";
 	else if (ring->producer >= ring->size || ring->consumer_head >= ring->size ||
 		 ring->consumer_tail > ring->consumer_head)
 		*why = "a ring index is out of range";
@@ -33,8 +36,8 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 
 		if (page->pp != pool)
 			*why = "a cached page is not this pool's";
-		else if (page->ref != PP_REF_ONE)
-			*why = "a cached page is held by somebody";
+		else if ((page->ref & ~PP_REF_PFMEMALLOC) != PP_REF_ONE) /* may be, until used */
+			*why = "a cached page is held by somebody, or in pieces";
 		else if (page->state != PP_PAGE_OUT)
 			*why = "a cached page is free in its provider";
 		for (uint64_t k = 0; k < i; k++)

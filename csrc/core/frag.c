@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Pieces of pages. A page that is to be cut up gets more users than it can ever have pieces (the
+ * bias), so handing out a piece touches nothing that others write. When the next piece does not
+ * fit, the users that were never handed out are dropped in one step. Were all pieces back by then,
+ * the page is used again at once; else the last piece to come back is the page.
+ */
+#include "page.h"
+
+/* Pieces start on cache lines: two of them never share one. */
+static size_t align(size_t size)
+{
+	return (size + PP_CACHELINE - 1) & ~(size_t)(PP_CACHELINE - 1);
+}
+
+/* The page is used up. True: all its pieces are back, and it is the consumer's alone. */
+static bool drop_rest(struct page_pool *pool, struct pp_page *page)
+{
+	if (!pp_page_drop_users(page, PP_FRAG_BIAS - pool->frag_users))
+		return false; /* the pieces that are out will bring it back */
+	if (pp_page_can_recycle(page))
+		return true;
+	/* Somebody holds it still, or it is from emergency reserves. */
+	pp_pool_release(pool, page, true);
+	return false;
+}
+
+static struct pp_page *cut_first(struct page_pool *pool, struct pp_page *page, size_t size)
+{
+	pool->frag_page = page;
+	pool->frag_offset = size;
+	pool->frag_users = 1;
+	/* relaxed: the page is the consumer's alone until it hands out the piece; but a holder of
+	 * an earlier life could not be there, or it would not have been recycled. */
+	pp_store_relaxed(&page->ref,
+			 pp_load_relaxed(&page->ref) + (PP_FRAG_BIAS - 1) * PP_REF_USER);
+	return page;
+}
+
+struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t *offset, size_t size)
+{
+	size_t room = PP_PAGE_SIZE << pool->order;
+	struct pp_page *page = pool->frag_page;
+
+	if (unlikely(!size || size > room)) {
+		pp_fail(-EINVAL, "a piece of %zu bytes: a page of pool %u has %zu", size, pool->id,
+			room);
+		return NULL;
+	}
+	size = align(size);
+	if (likely(page && pool->frag_offset + size <= room)) {
+		*offset = pool->frag_offset;
+		pool->frag_offset += size;
+		pool->frag_users++;
+		return page;
+	}
+	if (page) {
+		pool->frag_page = NULL;
+		if (drop_rest(pool, page)) {
+			/* As if it had been put into the cache and taken out. */
+			pp_stats_begin(pool);
+			pp_stats_add(&pool->stats.reused, 1);
+			pp_stats_end(pool);
+			*offset = 0;
+			return cut_first(pool, page, size);
+		}
+	}
+	page = page_pool_alloc_pages(pool);
+	if (!page) {
+		pp_fail(-ENOMEM, "pool %u has no page for a piece", pool->id);
+		return NULL;
+	}
+	*offset = 0;
+	return cut_first(pool, page, size);
+}
+
+void pp_frag_drain(struct page_pool *pool)
+{
+	struct pp_page *page = pool->frag_page;
+
+	pool->frag_page = NULL;
+	if (page && drop_rest(pool, page))
+		pp_pool_release(pool, page, true);
+}
