@@ -91,7 +91,8 @@ class Page:
     """A page that the caller holds: ``page_size`` writable bytes, a buffer and a context manager.
 
     ``memoryview(page)`` and ``numpy.frombuffer(page, ...)`` work without a copy; ``page.view()`` is
-    the same for less than half of the time. Leaving ``with page:`` puts it.
+    the same for less than half of the time (not for a piece, ``alloc_frag``). Leaving
+    ``with page:`` puts it.
 
     Putting a page while a view of it exists is allowed: the page then leaves its pool
     (``recycle_released_refcnt``) and its memory lives until the last view is gone. A page that is
@@ -100,7 +101,7 @@ class Page:
     """
 
     def view(self) -> memoryview:
-        """All of the page as writable bytes: the same object as long as the page stays in its pool.
+        """All of it as writable bytes: the same object as long as the page stays in its pool.
 
         Drop it (and slices of it) before the put, or the page leaves the pool:
         ``page.view()[:14] = header`` leaves nothing behind.
@@ -144,6 +145,15 @@ class Page:
     @property
     def pfmemalloc(self) -> bool:
         """From emergency reserves: it will leave the pool when put. Raises PageGone."""
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the start of the page: 0, unless it is a piece. Raises PageGone."""
+
+    @property
+    def users(self) -> int:
+        """Pieces of the page that are out, and those that the pool may still hand out; 1: the page
+        is not in pieces. Raises PageGone."""
 
     @property
     def ref_count(self) -> int:
@@ -223,6 +233,15 @@ class PagePool:
 
         Raises OutOfPages, WrongContext (bound to a napi, and the calling thread is not in it),
         PoolClosed.
+        """
+
+    def alloc_frag(self, size: int, /) -> Page:
+        """A piece of a page, for a small buffer: a Page of exactly ``size`` bytes.
+
+        Pieces of one page follow each other on cache lines of 64 bytes until the next does not fit;
+        each is put by itself, from anywhere, and the last one gives the page back. What the page
+        counts is in ``docs/pool.md``. Raises as ``alloc``, and InvalidParameter for a size below 1
+        or over ``page_size``.
         """
 
     def alloc_bulk(self, n: int, /) -> PageBatch:

@@ -31,6 +31,7 @@ from pagepool.engine.pagepool cimport (
     PP_HUGE_THP,
     PP_NUMA_NO_NODE,
     page_pool,
+    page_pool_alloc_frag,
     page_pool_alloc_pages,
     page_pool_alloc_pages_bulk,
     page_pool_create,
@@ -72,6 +73,7 @@ from pagepool.engine.pagepool cimport (
     pp_page_put,
     pp_page_ref_count,
     pp_page_set_private,
+    pp_page_users,
     pp_provider,
     pp_provider_get,
     pp_provider_get_info,
@@ -423,6 +425,7 @@ cdef class Page:
     cdef PyObject *code  # where it was allocated: code object and instruction
     cdef int lasti
     cdef int state
+    cdef bint piece      # of a page: memory and length are its own
     cdef unsigned born
 
     def __init__(self):
@@ -437,7 +440,7 @@ cdef class Page:
             pool_id = page_pool_id(self.pool_.pool)
             self.give_back(UINT32_MAX, False)
             _warn_dropped(
-                f"page of pool {pool_id}, allocated at {where}, was dropped without a put; "
+                f"{'piece of a page' if self.piece else 'page'} of pool {pool_id}, allocated at {where}, was dropped without a put; "
                 "the pool has it back"
             )
         Py_XDECREF(self.code)
@@ -474,8 +477,11 @@ cdef class Page:
     cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
         """HELD on entry."""
         cdef PagePool pool = self.pool_
-        cdef void *memory = pp_page_private(self.page)
+        cdef void *memory = NULL
 
+        # A piece has no part in the view of its page, which nobody has while it is in pieces.
+        if not self.piece:
+            memory = pp_page_private(self.page)
         if memory is not NULL and (<Memory>memory).is_held():
             pool.forget_view(self.page)
         if self.views:
@@ -495,6 +501,8 @@ cdef class Page:
 
         if self.state != HELD or self.born != generation:
             self.check()
+        if self.piece:
+            return memoryview(self)
         memory = pp_page_private(self.page)
         if memory is NULL or _view_is_released((<Memory>memory).view):
             return self.pool_.make_view(self.page)
@@ -543,6 +551,16 @@ cdef class Page:
         return pp_page_is_pfmemalloc(self.page)
 
     @property
+    def offset(self):
+        self.check()
+        return <size_t>self.memory - <size_t>pp_page_address(self.page)
+
+    @property
+    def users(self):
+        self.check()
+        return pp_page_users(self.page)
+
+    @property
     def ref_count(self):
         self.check()
         return pp_page_ref_count(self.page)
@@ -555,7 +573,7 @@ cdef class Page:
         if self.state != HELD or self.born != generation:
             return f"<pagepool.Page, put; allocated at {_where(self.code, self.lasti)}>"
         return (
-            f"<pagepool.Page of {self.length} bytes at {<size_t>self.memory:#x}, "
+            f"<pagepool.Page{' in part,' if self.piece else ' of'} {self.length} bytes at {<size_t>self.memory:#x}, "
             f"allocated at {_where(self.code, self.lasti)}>"
         )
 
@@ -571,6 +589,7 @@ cdef inline Page _page(PagePool pool, pp_page *c, PyObject *code, int lasti):
     page.code = code
     page.lasti = lasti
     page.born = generation
+    page.piece = False
     page.state = HELD
     return page
 
@@ -857,6 +876,28 @@ cdef class PagePool:
             raise self.out_of_pages()
         code = _site(&lasti)
         return _page(self, c, code, lasti)
+
+    def alloc_frag(self, Py_ssize_t size):
+        cdef size_t offset = 0
+        cdef Page piece
+        cdef pp_page *c
+        cdef PyObject *code
+        cdef int lasti
+
+        self.check_consumer()
+        if size < 1 or size > self.page_size_:
+            raise errors.InvalidParameter(
+                f"a piece of {size} bytes: must be from 1 to {self.page_size_}, the page of this pool"
+            )
+        c = page_pool_alloc_frag(self.pool, &offset, size)
+        if c is NULL:
+            raise self.out_of_pages()
+        code = _site(&lasti)
+        piece = _page(self, c, code, lasti)
+        piece.memory = <char *>piece.memory + offset
+        piece.length = size
+        piece.piece = True
+        return piece
 
     def alloc_bulk(self, Py_ssize_t n):
         cdef PageBatch batch

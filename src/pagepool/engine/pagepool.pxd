@@ -88,6 +88,7 @@ cdef extern from "pagepool.h" nogil:
     void page_pool_unref(page_pool *pool)
     pp_page *page_pool_alloc_pages(page_pool *pool)
     size_t page_pool_alloc_pages_bulk(page_pool *pool, size_t n, pp_page **pages)
+    pp_page *page_pool_alloc_frag(page_pool *pool, size_t *offset, size_t size)
     void page_pool_put_page(page_pool *pool, pp_page *page, unsigned dma_sync_size,
                             bint allow_direct)
     void page_pool_put_page_bulk(pp_page **pages, size_t n)
@@ -108,6 +109,7 @@ cdef extern from "pagepool.h" nogil:
     unsigned pp_page_order(const pp_page *page)
     int pp_page_nid(const pp_page *page)
     bint pp_page_is_pfmemalloc(const pp_page *page)
+    long pp_page_users(const pp_page *page)
     int pp_page_ref_count(const pp_page *page)
     void *pp_page_private(const pp_page *page)
     void pp_page_set_private(pp_page *page, void *private_)
