@@ -304,3 +304,44 @@ TEST(two_last_pieces_at_once)
 	CHECK_POOL(pool);
 	end(pool, arena);
 }
+
+/* What was written to the pieces comes before the page's next use: for ThreadSanitizer. The arena
+ * has no other page left, so the next allocation is this page, as soon as it is in the ring. */
+static void *write_and_put(void *arg)
+{
+	struct race *r = arg;
+
+	memset(pp_page_address(r->page), 1, 2048);
+	page_pool_put_full_page(r->pool, r->page, false);
+	return NULL;
+}
+
+TEST(writes_come_before_the_next_use)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct page_pool *pool = make_pool(arena, 0, NULL);
+	struct pp_page *p[1022];
+
+	alloc_n(pool, 1022, p);
+	for (int i = 0; i < 300; i++) {
+		struct race r = {.pool = pool, .page = frag(pool, 2048, 0)};
+		struct pp_page *next, *again;
+		pthread_t thread;
+
+		frag(pool, 2048, 2048);
+		next = frag(pool, 4096, 0);
+		CHECK_EQ(pthread_create(&thread, NULL, write_and_put, &r), 0);
+		memset((char *)pp_page_address(r.page) + 2048, 2, 2048);
+		page_pool_put_full_page(pool, r.page, false);
+		while (!(again = page_pool_alloc_pages(pool)))
+			sched_yield();
+		CHECK_PTR(again, r.page);
+		memset(pp_page_address(again), 3, 4096);
+		pthread_join(thread, NULL);
+		put_n(pool, 1, &again, true);
+		put_n(pool, 1, &next, true);
+	}
+	put_n(pool, 1022, p, false);
+	CHECK_POOL(pool);
+	end(pool, arena);
+}
