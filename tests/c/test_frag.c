@@ -332,6 +332,10 @@ TEST(writes_come_before_the_next_use)
 		next = frag(pool, 4096, 0);
 		CHECK_EQ(pthread_create(&thread, NULL, write_and_put, &r), 0);
 		memset((char *)pp_page_address(r.page) + 2048, 2, 2048);
+		/* Every other time the other is sure to have gone first, and tells it without
+		 * order. */
+		while (i % 2 && pp_page_users(r.page) != 1)
+			sched_yield();
 		page_pool_put_full_page(pool, r.page, false);
 		while (!(again = page_pool_alloc_pages(pool)))
 			sched_yield();
