@@ -275,8 +275,9 @@ static void *put_a_piece(void *arg)
 	struct race *r = arg;
 
 	pp_fetch_add_acq_rel(&r->go, 1u);
-	while (pp_load_acquire(&r->go) < 2)
-		;
+	for (int spins = 0; pp_load_acquire(&r->go) < 2; spins++)
+		if (spins > 1000)
+			sched_yield(); /* the other has no CPU yet */
 	page_pool_put_full_page(r->pool, r->page, false);
 	return NULL;
 }
