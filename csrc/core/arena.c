@@ -86,6 +86,17 @@ static int64_t buddy_alloc(struct pp_arena *arena, unsigned order)
 	return -1;
 }
 
+/* Pages from first to last are mapped, and usable from now on. */
+static void name_pages(struct pp_arena *arena, size_t first, size_t last)
+{
+	for (size_t i = first; i < last; i++) {
+		arena->pages[i].provider = &arena->base;
+		arena->pages[i].addr = arena->memory + (i << PP_PAGE_SHIFT);
+	}
+	/* release: pp_arena_page() may look at the metadata of every page below mapped. */
+	pp_store_release(&arena->mapped, (uint32_t)last);
+}
+
 static int grow(struct pp_arena *arena)
 {
 	size_t first = arena->mapped;
@@ -100,12 +111,7 @@ static int grow(struct pp_arena *arena)
 				    arena->huge);
 	if (err)
 		return err;
-	for (size_t i = first; i < first + PP_CHUNK_PAGES; i++) {
-		arena->pages[i].provider = &arena->base;
-		arena->pages[i].addr = arena->memory + (i << PP_PAGE_SHIFT);
-	}
-	/* release: pp_arena_page() may look at the metadata of every page below mapped. */
-	pp_store_release(&arena->mapped, (uint32_t)(first + PP_CHUNK_PAGES));
+	name_pages(arena, first, first + PP_CHUNK_PAGES);
 	buddy_free(arena, (uint32_t)first, PP_CHUNK_ORDER);
 	return 0;
 }
@@ -157,12 +163,24 @@ void pp_arena_give(struct pp_arena *arena, struct pp_page *page)
 /* ---- provider ---------------------------------------------------------------------------------
  */
 
+/* Bytes of metadata: of whole chunks, so that a page's buddy always has some. */
+static size_t metadata(uint32_t nr)
+{
+	return (nr + (size_t)PP_CHUNK_PAGES - 1) / PP_CHUNK_PAGES * PP_CHUNK_PAGES *
+	       sizeof(struct pp_page);
+}
+
 static void arena_destroy(struct pp_arena *arena)
 {
+	struct pp_arena was = *arena;
+
 	pthread_mutex_destroy(&arena->lock);
-	pp_sys_unreserve(arena->memory, (size_t)arena->nr << PP_PAGE_SHIFT);
-	pp_sys_unreserve(arena->pages, arena->nr * sizeof(struct pp_page));
 	free(arena);
+	pp_sys_unreserve(was.pages, metadata(was.nr));
+	if (!was.region)
+		pp_sys_unreserve(was.memory, (size_t)was.nr << PP_PAGE_SHIFT);
+	else if (was.release)
+		was.release(was.release_ctx, was.memory, was.length);
 }
 
 static size_t arena_alloc(struct pp_provider *p, unsigned order, int nid, size_t n,
@@ -336,6 +354,15 @@ static int check(const struct pp_arena_params *params)
 	return 0;
 }
 
+static void arena_init(struct pp_arena *arena, size_t reserve, int nid)
+{
+	arena->base.ops = &pp_arena_ops;
+	arena->base.refs = 1;
+	arena->reserve = (uint32_t)((reserve + PP_PAGE_SIZE - 1) >> PP_PAGE_SHIFT);
+	arena->nid = nid;
+	pthread_mutex_init(&arena->lock, NULL); /* cannot fail with default attributes */
+}
+
 int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **ret)
 {
 	struct pp_arena *arena;
@@ -359,13 +386,13 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 	for (;; limit = round_up(limit / 2)) {
 		arena->nr = (uint32_t)(limit >> PP_PAGE_SHIFT);
 		arena->memory = pp_sys_reserve(limit, PP_CHUNK_SIZE);
-		arena->pages = pp_sys_reserve(arena->nr * sizeof(struct pp_page), PP_CHUNK_SIZE);
+		arena->pages = pp_sys_reserve(metadata(arena->nr), PP_CHUNK_SIZE);
 		if (arena->memory && arena->pages)
 			break;
 		if (arena->memory)
 			pp_sys_unreserve(arena->memory, limit);
 		if (arena->pages)
-			pp_sys_unreserve(arena->pages, arena->nr * sizeof(struct pp_page));
+			pp_sys_unreserve(arena->pages, metadata(arena->nr));
 		if (limit / 2 < smallest || params->reserve >= limit / 2) {
 			free(arena);
 			return pp_fail(-ENOMEM,
@@ -374,12 +401,8 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 				       limit);
 		}
 	}
-	arena->base.ops = &pp_arena_ops;
-	arena->base.refs = 1;
-	arena->reserve = (uint32_t)((params->reserve + PP_PAGE_SIZE - 1) >> PP_PAGE_SHIFT);
-	arena->nid = params->nid;
+	arena_init(arena, params->reserve, params->nid);
 	arena->huge = params->huge;
-	pthread_mutex_init(&arena->lock, NULL); /* cannot fail with default attributes */
 
 	/* Huge pages that are not to be had are better refused now than at the first packet. */
 	if (arena->huge != PP_HUGE_NONE) {
@@ -392,6 +415,70 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 				       : err == -EINVAL            ? "the system was built without"
 								   : "no memory");
 		}
+	}
+	*ret = &arena->base;
+	return 0;
+}
+
+/* ---- region ----------------------------------------------------------------------------------- */
+
+static int check_region(const struct pp_region_params *params)
+{
+	int err = pp_check_size("struct pp_region_params", params, params->size,
+				sizeof(struct pp_region_params), sizeof(struct pp_region_params));
+
+	if (err)
+		return err;
+	if (!params->memory || (uintptr_t)params->memory % PP_PAGE_SIZE)
+		return pp_fail(-EINVAL, "a region at %p: must be aligned to %zu bytes",
+			       params->memory, PP_PAGE_SIZE);
+	if (params->length < PP_PAGE_SIZE || params->length > (size_t)MAX_PAGES << PP_PAGE_SHIFT)
+		return pp_fail(-EINVAL, "a region of %zu bytes: must be from %zu to %zu",
+			       params->length, PP_PAGE_SIZE, (size_t)MAX_PAGES << PP_PAGE_SHIFT);
+	if (params->reserve >= params->length)
+		return pp_fail(-EINVAL, "a region's reserve of %zu bytes leaves nothing of %zu",
+			       params->reserve, params->length);
+	return check_nid(params->nid);
+}
+
+int pp_region_create(const struct pp_region_params *params, struct pp_provider **ret)
+{
+	struct pp_arena *arena;
+	int err = check_region(params);
+
+	if (err)
+		return err;
+	arena = pp_sys_aligned_zalloc(PP_CACHELINE, sizeof(*arena));
+	if (!arena)
+		return pp_fail(-ENOMEM, "no memory for a region");
+	arena->memory = params->memory;
+	arena->nr = (uint32_t)(params->length >> PP_PAGE_SHIFT);
+	arena->pages = pp_sys_reserve(metadata(arena->nr), PP_CHUNK_SIZE);
+	if (!arena->pages) {
+		free(arena);
+		return pp_fail(-ENOMEM, "no address space for the metadata of a region");
+	}
+	err = pp_sys_commit(arena->pages, metadata(arena->nr), PP_HUGE_NONE);
+	if (err) {
+		pp_sys_unreserve(arena->pages, metadata(arena->nr));
+		free(arena);
+		return pp_fail(err, "no memory for the metadata of a region of %zu bytes",
+			       params->length);
+	}
+	arena_init(arena, params->reserve, params->nid);
+	arena->region = true;
+	arena->release = params->release;
+	arena->release_ctx = params->ctx;
+	arena->length = params->length;
+	name_pages(arena, 0, arena->nr);
+	/* Whole chunks, and what is left over in blocks that get smaller. */
+	for (uint32_t i = 0; i < arena->nr;) {
+		unsigned order = PP_CHUNK_ORDER;
+
+		while (arena->nr - i < 1u << order)
+			order--;
+		list_add(arena, i, order);
+		i += 1u << order;
 	}
 	*ret = &arena->base;
 	return 0;

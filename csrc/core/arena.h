@@ -21,16 +21,20 @@ enum pp_arena_life {
 struct pp_arena {
 	struct pp_provider base;
 	/* constant */
-	char *memory;          /* nr pages of address space, aligned to a chunk */
+	char *memory;          /* nr pages; an arena's: address space aligned to a chunk */
 	struct pp_page *pages; /* their metadata: page i is at memory + i * PP_PAGE_SIZE */
 	uint32_t nr;
 	uint32_t reserve; /* the last pages to be handed out are marked pfmemalloc */
 	int nid;
 	unsigned huge;
+	bool region; /* the memory is the caller's, who has it back with release */
+	void (*release)(void *ctx, void *memory, size_t length);
+	void *release_ctx;
+	size_t length; /* bytes that the caller gave */
 	/* under lock; taken, mapped and failed read by anyone, atomic */
 	pthread_mutex_t lock;
 	uint32_t free[PP_CHUNK_ORDER + 1]; /* list of free blocks by order: index + 1; 0: none */
-	uint32_t mapped;                   /* pages usable so far, whole chunks */
+	uint32_t mapped;                   /* pages usable so far; an arena's: whole chunks */
 	uint64_t taken;                    /* pages not in the buddy: out + in magazines */
 	uint64_t failed;
 	uint8_t life; /* enum pp_arena_life; written under lock, atomic */
