@@ -11,6 +11,6 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("pagepool", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pagepool")
 
-# A shell's background job (`make test &` in a script) ignores Ctrl-C, and so would its children: the
-# tests that send it would wait for ever.
+# A script's background job (`make test &`) ignores Ctrl-C, and so would its children: the tests
+# that send it would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)

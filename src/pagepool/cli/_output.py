@@ -28,6 +28,11 @@ def fail(message: object) -> NoReturn:
     sys.exit(FAILURE)
 
 
+def split_globs(texts: tuple[str, ...]) -> list[str]:
+    """What ``--tests`` was given: repeated, or with commas."""
+    return [glob for text in texts for part in text.split(",") if (glob := part.strip())]
+
+
 def is_terminal() -> bool:
     """Whether standard output is a terminal that wants colours."""
     return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
