@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, settings
 
 # A busy machine is slow, not wrong: no test here judges by time.
 settings.register_profile("pagepool", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pagepool")
+
+# A script's background job (`make test &`) ignores Ctrl-C, and so would its children: the tests
+# that send it would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)

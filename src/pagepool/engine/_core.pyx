@@ -13,6 +13,9 @@ Why nothing here can corrupt memory:
 - ``page.view()`` is made once per page of memory and kept by the pool, because making one costs more
   than all the rest. Before the page goes back it is looked at: if anybody but the pool has it, or a
   slice of it, or a buffer through it, the page is VIEWED as above and the pool forgets the view.
+- Making a container or dropping a view may run other people's code (destructors, callbacks of weak
+  references), which may put, close or look at anything. So a page that is being put says so before, and
+  what was checked is checked again after.
 - A page in flight keeps its C pool alive, and a Page keeps its PagePool. A PagePool lets go of its
   C pool when it is closed and nothing is in flight.
 - After fork every object knows that it is the parent's.
@@ -325,7 +328,7 @@ cdef enum:
     GONE = 0    # put; page is NULL
     HELD = 1    # the caller's
     VIEWED = 2  # put while views existed; the object has one reference to the memory
-    GOING = 3   # being gathered by put_bulk
+    GOING = 3   # being put
 
 
 cdef str _where(PyObject *code, int lasti):
@@ -354,15 +357,23 @@ cdef void _unraisable(object exc) noexcept:
 cdef extern from *:
     """
     /*
-     * Does anybody but the pool have this view? Somebody holds the object itself, or got a buffer
-     * through it (exports of the memoryview), or made another view of it: a slice, a cast
-     * (exports of the managed buffer that all of them share; one is its own).
+     * Does anybody but the pool have this view? Somebody holds the object itself, or can come by it
+     * (a weak reference), or got a buffer through it (exports of the memoryview), or made another
+     * view of it: a slice, a cast (exports of the managed buffer that all of them share; one is its
+     * own).
      */
     static inline int pp_view_is_held(PyObject *view)
     {
         PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
 
-        return Py_REFCNT(view) != 1 || mv->exports != 0 || mv->mbuf->exports != 1;
+        return Py_REFCNT(view) != 1 || mv->weakreflist != NULL || mv->exports != 0 ||
+               mv->mbuf->exports != 1;
+    }
+    /* view.obj: whoever has it can make new views at any time. The pool's own reference apart, each
+     * buffer has one. */
+    static inline int pp_memory_is_held(void *memory, Py_ssize_t exports)
+    {
+        return Py_REFCNT((PyObject *)memory) != 1 + exports;
     }
     /* Has the user called release() on it? */
     static inline int pp_view_is_released(PyObject *view)
@@ -372,6 +383,7 @@ cdef extern from *:
     static inline void pp_xincref(PyObject *o) { Py_XINCREF(o); }
     """
     bint _view_is_held "pp_view_is_held"(PyObject *)
+    bint _memory_is_held "pp_memory_is_held"(void *, Py_ssize_t)
     bint _view_is_released "pp_view_is_released"(PyObject *)
     void _xincref "pp_xincref"(PyObject *)
 
@@ -404,11 +416,18 @@ cdef class Memory:
         if self.provider is not NULL:
             pp_provider_put(self.provider)
 
-    cdef bint is_held(self) noexcept:
-        """Does anybody but the pool have a view?"""
-        if _view_is_released(self.view):
-            return self.exports != 0
-        return self.exports != 1 or _view_is_held(self.view)
+
+cdef inline bint _is_viewed(void *memory) noexcept:
+    """Does anybody but the pool have a view of this Memory, or can make one? By its address: a
+    reference of our own would be counted."""
+    cdef PyObject *view = (<Memory>memory).view
+    cdef Py_ssize_t exports = (<Memory>memory).exports
+
+    if _memory_is_held(memory, exports):
+        return True
+    if _view_is_released(view):
+        return exports != 0
+    return exports != 1 or _view_is_held(view)
 
 
 @cython.final
@@ -476,7 +495,9 @@ cdef class Page:
         cdef PagePool pool = self.pool_
         cdef void *memory = pp_page_private(self.page)
 
-        if memory is not NULL and (<Memory>memory).is_held():
+        # From here on nobody can put it again, or view it: forgetting a view may run callbacks.
+        self.state = GOING
+        if memory is not NULL and _is_viewed(memory):
             pool.forget_view(self.page)
         if self.views:
             # Somebody else holds it: it leaves the pool, and the last view frees it.
@@ -497,7 +518,7 @@ cdef class Page:
             self.check()
         memory = pp_page_private(self.page)
         if memory is NULL or _view_is_released((<Memory>memory).view):
-            return self.pool_.make_view(self.page)
+            return self.pool_.make_view(self)
         return <object>(<Memory>memory).view
 
     def put(self, *, bint allow_direct=False):
@@ -648,7 +669,10 @@ cdef class PageBatch:
         if i < 0 or i >= self.n:
             raise IndexError(f"a batch of {self.n} pages has no page {i}")
         if self.made is None:
-            self.made = [None] * self.n
+            made = [None] * self.n
+            self.check()  # once more: making the list may have run a destructor
+            if self.made is None:
+                self.made = made
         if self.made[i] is None:
             # The same page is the same object, so that a put through either is seen by both.
             _xincref(self.code)
@@ -721,6 +745,7 @@ cdef class PagePool:
     cdef object last_stats    # once pool is NULL; an exception if it was made without
     cdef object facts         # (id, order, pool_size, node), once pool is NULL
     cdef bint closed_
+    cdef bint settling
     cdef unsigned born
     cdef object __weakref__
 
@@ -801,6 +826,9 @@ cdef class PagePool:
         """Closed, and the last page is back: let the C pool go."""
         if not self.closed_ or self.pool is NULL or page_pool_inflight(self.pool) > 0:
             return
+        if self.settling:  # what is made below may run a destructor that comes here
+            return
+        self.settling = True
         try:
             self.facts = (self.id, self.order, self.pool_size, self.node)
             self.last_stats = self.read_stats()
@@ -812,29 +840,33 @@ cdef class PagePool:
 
     # -- views: see Page.view
 
-    cdef object make_view(self, pp_page *page):
-        cdef size_t address = <size_t>pp_page_address(page)
+    cdef object make_view(self, Page page):
+        cdef size_t address = <size_t>page.memory
+        cdef tuple old = self.views.get(address)  # lives until the end: so does its view
+        cdef tuple new
         cdef Memory memory
-        cdef tuple entry = self.views.get(address)
-        cdef object view
 
-        if entry is None:
+        if old is None:
             memory = Memory.__new__(Memory)
-            memory.memory = <void *>address
+            memory.memory = page.memory
             memory.length = self.page_size_
             memory.born = generation
             memory.provider = page_pool_provider(self.pool)
             pp_provider_get(memory.provider)
         else:
-            memory = <Memory>entry[0]
-        if entry is None or _view_is_released(memory.view):
-            view = memoryview(memory)
-            self.views[address] = (memory, view)
-            memory.view = <PyObject *>view
+            memory = <Memory>old[0]
+        if old is not None and not _view_is_released(memory.view):
+            new = old
         else:
-            view = entry[1]
-        pp_page_set_private(page, <void *>memory)
-        return view
+            new = (memory, memoryview(memory))
+            # Making them may have run a destructor: is the page still there, and still without?
+            page.check()
+            if self.views.get(address) is not old:
+                return page.view()
+            self.views[address] = new
+            memory.view = <PyObject *>new[1]
+        pp_page_set_private(page.page, <void *>memory)
+        return new[1]
 
     cdef void forget_view(self, pp_page *page) noexcept:
         """Somebody has it: it keeps the page from now on, and the pool has no part in it."""
@@ -900,6 +932,10 @@ cdef class PagePool:
 
     def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
         # -1: all of the page.
+        if dma_sync_size < -1:
+            raise errors.InvalidParameter(
+                f"dma_sync_size is {dma_sync_size}: must be a number of bytes, or -1 for all"
+            )
         self.put_page(page, <unsigned>dma_sync_size, allow_direct)
 
     def put_full(self, Page page not None, *, bint allow_direct=False):
