@@ -598,12 +598,12 @@ def test_release_buffer_called_by_hand() -> None:
         page.__release_buffer__(view)
         with pytest.raises(ValueError, match="released"):
             view[0]
-        page.__release_buffer__(view)
+        with pytest.raises(ValueError, match="already been released"):
+            page.__release_buffer__(view)
         own = page.view()
         page.put()
         memory: Any = own.obj
         if hasattr(memory, "__release_buffer__"):
-            memory.__release_buffer__(own)
             memory.__release_buffer__(own)
         del own, memory, page, view
     gc.collect()
