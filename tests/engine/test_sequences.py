@@ -210,7 +210,9 @@ class Sequences(RuleBasedStateMachine):
         """It ends by itself, unless a page that is kept by a view keeps it, or an empty batch."""
         pool = self.pools[i % len(self.pools)]
         if pool.out == 0:
-            if any(it.pool is pool for it in [*self.memories, *self.batches]):
+            users = {id(memory.pool) for memory in self.memories}
+            users |= {id(batch.pool) for batch in self.batches}
+            if id(pool) in users:
                 pool.pool.close()
             self.pools.remove(pool)
 
