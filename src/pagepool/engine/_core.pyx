@@ -961,6 +961,10 @@ cdef class PagePool:
 
     def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
         # -1: all of the page.
+        if dma_sync_size < -1:
+            raise errors.InvalidParameter(
+                f"dma_sync_size is {dma_sync_size}: must be a number of bytes, or -1 for all"
+            )
         self.put_page(page, <unsigned>dma_sync_size, allow_direct)
 
     def put_full(self, Page page not None, *, bint allow_direct=False):
