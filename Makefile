@@ -11,6 +11,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build
+# meson looks for ninja and cython in PATH; those of the virtual environment will do.
+MESON := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/meson
 LOOPS ?= 10000000
 
 SOURCES := $(shell find src csrc include tests/c benchmarks -type f \
@@ -24,14 +26,14 @@ bench: $(VENV)/.installed
 test: test-c test-python
 
 test-c: $(BUILD)/build.ninja
-	$(BIN)/meson test -C $(BUILD) --print-errorlogs
+	$(MESON) test -C $(BUILD) --print-errorlogs
 
 test-python: $(VENV)/.test-installed
 	$(BIN)/python -m pytest
 
 bench-peers: $(VENV)/.test-installed $(BUILD)/build.ninja
-	$(BIN)/meson configure $(BUILD) -Dpeers=enabled
-	$(BIN)/meson compile -C $(BUILD)
+	$(MESON) configure $(BUILD) -Dpeers=enabled
+	$(MESON) compile -C $(BUILD)
 	$(BIN)/python benchmarks/run_peers.py --build $(BUILD)
 
 lint: $(VENV)/.test-installed
@@ -74,8 +76,8 @@ $(VENV)/.test-installed: $(VENV)/.installed
 	touch $@
 
 $(BUILD)/build.ninja: $(VENV)/.test-installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/meson setup --reconfigure $(BUILD) -Dpython=disabled --werror \
-	  >/dev/null || PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/meson setup $(BUILD) -Dpython=disabled --werror
+	$(MESON) setup --reconfigure $(BUILD) -Dpython=disabled --werror >/dev/null \
+	  || $(MESON) setup $(BUILD) -Dpython=disabled --werror
 
 clean:
 	rm -rf $(VENV) $(BUILD)

@@ -14,7 +14,6 @@
 #define pp_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
 #define pp_fetch_add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
-#define pp_fetch_add_acq_rel(p, v) __atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
 #define pp_fetch_sub_acq_rel(p, v) __atomic_fetch_sub((p), (v), __ATOMIC_ACQ_REL)
 #define pp_exchange_acquire(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
 /* Strong; *expected is what was there when it fails. */

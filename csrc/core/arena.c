@@ -311,7 +311,7 @@ static struct pp_page *arena_page(struct pp_provider *p, const void *address)
 	return NULL;
 }
 
-const struct pp_provider_ops pp_arena_ops = {
+static const struct pp_provider_ops arena_ops = {
 	.alloc = arena_alloc,
 	.free = arena_free,
 	.retire = arena_retire,
@@ -346,12 +346,9 @@ static int check(const struct pp_arena_params *params)
 	if (params->limit && params->reserve >= params->limit)
 		return pp_fail(-EINVAL, "an arena's reserve of %zu bytes leaves nothing of %zu",
 			       params->reserve, params->limit);
-	if (params->nid < PP_NUMA_NO_NODE || params->nid >= PP_MAX_NUMA_NODES)
-		return pp_fail(-EINVAL, "NUMA node %d: must be from 0 to %d, or -1 for none",
-			       params->nid, PP_MAX_NUMA_NODES - 1);
 	if (params->huge > PP_HUGE_HUGETLB)
 		return pp_fail(-EINVAL, "huge page kind %u is unknown", params->huge);
-	return 0;
+	return pp_check_nid(params->nid);
 }
 
 static void arena_init(struct pp_arena *arena, size_t reserve, int nid)
@@ -401,7 +398,14 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 				       limit);
 		}
 	}
+<<<<<<< HEAD
 	arena_init(arena, params->reserve, params->nid);
+=======
+	arena->base.ops = &arena_ops;
+	arena->base.refs = 1;
+	arena->reserve = (uint32_t)((params->reserve + PP_PAGE_SIZE - 1) >> PP_PAGE_SHIFT);
+	arena->nid = params->nid;
+>>>>>>> main
 	arena->huge = params->huge;
 
 	/* Huge pages that are not to be had are better refused now than at the first packet. */

@@ -31,6 +31,14 @@ const char *page_pool_version(void)
 		PAGEPOOL_VERSION_PATCH);
 }
 
+int pp_check_nid(int nid)
+{
+	if (nid < PP_NUMA_NO_NODE || nid >= PP_MAX_NUMA_NODES)
+		return pp_fail(-EINVAL, "NUMA node %d: must be from 0 to %d, or -1 for none", nid,
+			       PP_MAX_NUMA_NODES - 1);
+	return 0;
+}
+
 int pp_check_size(const char *what, const void *params, size_t size, size_t min, size_t known)
 {
 	const unsigned char *bytes = params;

@@ -16,6 +16,9 @@ PP_COLD int pp_fail(int err, const char *fmt, ...) PP_PRINTF(2, 3);
  */
 int pp_check_size(const char *what, const void *params, size_t size, size_t min, size_t known);
 
+/* Can a NUMA node have this number? PP_NUMA_NO_NODE can. */
+int pp_check_nid(int nid);
+
 /* ---- log.c ---- */
 PP_COLD void pp_log(const char *fmt, ...) PP_PRINTF(1, 2);
 
@@ -51,9 +54,6 @@ static inline bool pp_napi_local(const struct page_pool *pool)
 
 	return pp_load_relaxed(&napi->owner) == pp_thread_id;
 }
-
-/* ---- arena.c ---- */
-extern const struct pp_provider_ops pp_arena_ops;
 
 /* ---- stats.c ---- */
 static inline void pp_stats_begin(struct page_pool *pool)

@@ -12,7 +12,8 @@ static pthread_key_t thread_exit_key;
 static bool have_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Both locks held, or the arena cannot be reached by others. */
+/* Whoever has the magazine to itself, from within the lock or with the owner gone: its n oldest
+ * pages go back to the arena. */
 static void flush(struct pp_arena *arena, struct pp_magazine *m, uint32_t n)
 {
 	pthread_mutex_lock(&arena->lock);

@@ -32,7 +32,6 @@ void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
 	release(pool, page, here);
 }
 
-/* Consumer: n newest pages of the cache leave the pool. */
 void pp_pool_drain_cache(struct page_pool *pool)
 {
 	struct pp_cache *cache = &pool->cache;
@@ -350,17 +349,9 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 /* ---- settings ---------------------------------------------------------------------------------
  */
 
-static int check_nid(int nid)
-{
-	if (nid < PP_NUMA_NO_NODE || nid >= PP_MAX_NUMA_NODES)
-		return pp_fail(-EINVAL, "NUMA node %d: must be from 0 to %d, or -1 for none", nid,
-			       PP_MAX_NUMA_NODES - 1);
-	return 0;
-}
-
 int page_pool_update_nid(struct page_pool *pool, int nid)
 {
-	int err = check_nid(nid);
+	int err = pp_check_nid(nid);
 
 	if (err)
 		return err;
@@ -449,7 +440,7 @@ static int check(const struct page_pool_params *p)
 	if (p->order > PP_MAX_PAGE_ORDER)
 		return pp_fail(-EINVAL, "order %u: a page is at most of order %u (%zu bytes)",
 			       p->order, PP_MAX_PAGE_ORDER, PP_PAGE_SIZE << PP_MAX_PAGE_ORDER);
-	return check_nid(p->nid);
+	return pp_check_nid(p->nid);
 }
 
 int page_pool_create(const struct page_pool_params *params, struct page_pool **ret)

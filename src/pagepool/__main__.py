@@ -1,6 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``python -m pagepool``."""
+"""The program, and ``python -m pagepool``: quiet about Ctrl-C from the first import on."""
 
-from pagepool.cli import main
+import sys
+from typing import NoReturn
 
-main()
+
+def main() -> NoReturn:
+    """Entry point of the ``pagepool`` script."""
+    try:
+        from pagepool import cli
+    except KeyboardInterrupt:
+        sys.exit(130)
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -344,3 +344,10 @@ def test_every_code_of_the_core_has_its_exception() -> None:
         assert issubclass(cls, errors.PoolError)
         assert type(errors.from_code(-code, "why")) is cls
     assert str(errors.from_code(-9999, "unheard of")) == "unheard of"
+
+
+def test_a_negative_size_to_sync_is_refused_and_the_page_stays() -> None:
+    with pagepool.PagePool() as pool, pool.alloc() as page:
+        with pytest.raises(pagepool.InvalidParameter, match="dma_sync_size is -2"):
+            pool.put(page, dma_sync_size=-2)
+        assert page.held

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -10,11 +11,15 @@ import logging
 import queue
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 import pagepool
+
+T = TypeVar("T")
 
 #: Ways to hold a page's memory without holding the page.
 VIEWS: dict[str, Callable[[pagepool.Page], object]] = {
@@ -27,7 +32,17 @@ VIEWS: dict[str, Callable[[pagepool.Page], object]] = {
     "view of view": lambda page: memoryview(page.view()),
     "ctypes over view": lambda page: (ctypes.c_char * 16).from_buffer(page.view()),
     "ctypes over page": lambda page: (ctypes.c_char * 16).from_buffer(page),
+    # What a new view can be made of.
+    "exporter of view": lambda page: page.view().obj,
+    "exporter of released view": lambda page: _released(page.view()).obj,
 }
+
+
+def _released(view: memoryview) -> memoryview:
+    """Its exporter, by way of a second view; the first is released."""
+    other = view[:]
+    view.release()
+    return other
 
 
 @pytest.mark.parametrize("kind", VIEWS)
@@ -122,6 +137,105 @@ def test_a_view_that_the_user_released() -> None:
     assert arena.info.out == 1 << 12
     del part
     assert arena.info.out == 0
+
+
+def test_a_weak_reference_does_not_reach_a_page_that_was_put() -> None:
+    with pagepool.PagePool() as pool:
+        page = pool.alloc()
+        weak = weakref.ref(page.view())
+        page.put()
+        assert weak() is None
+        # It counts as a view, since it could make one of itself at any time; so the page left.
+        assert pool.stats.recycle_released_refcnt == 1
+
+
+@pytest.mark.parametrize("again", ["put", "put_bulk", "view", "close"])
+def test_the_callback_of_a_view_that_is_forgotten_by_a_put(again: str) -> None:
+    """Dropping the pool's reference to the view runs code in the middle of the put."""
+    heard: list[type[Exception] | None] = []
+
+    def callback(_: object) -> None:
+        try:
+            if again == "put":
+                page.put()
+            elif again == "put_bulk":
+                pool.put_bulk([page])
+            elif again == "view":
+                page.view()
+            else:
+                pool.close()
+            heard.append(None)
+        except pagepool.PoolError as error:
+            heard.append(type(error))
+
+    arena = pagepool.Arena()
+    with pagepool.PagePool(provider=arena) as pool:
+        page = pool.alloc()
+        view = page.view()
+        weak = weakref.ref(view, callback)
+        part = view[:4]
+        del view
+        page.put()
+        assert heard == [None if again == "close" else pagepool.PageGone]
+        assert pool.stats.recycle_released_refcnt == 1
+    del part, weak
+    assert arena.info.out == 0
+
+
+def _with_a_destructor(action: Callable[[], object], call: Callable[[], T]) -> T | None:
+    """``call()``, in whose first allocation of a container the collector runs ``action``.
+
+    That is what Python 3.11 does; later ones collect between instructions, and never in C code.
+    """
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            with contextlib.suppress(pagepool.PoolError):
+                action()
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    Cycle()
+    gc.set_threshold(1, 10, 10)
+    gc.enable()
+    try:
+        return call()
+    except pagepool.PageGone:
+        return None
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.collect()
+
+
+def test_a_destructor_that_puts_the_batch_while_it_is_looked_at() -> None:
+    with pagepool.PagePool() as pool:
+        batch = pool.alloc_bulk(4)
+        page = _with_a_destructor(batch.put, lambda: batch[0])
+        assert page is None or not page.held
+        assert not batch.held
+        assert pool.stats.recycle_ring == 4
+
+
+def test_a_destructor_that_puts_the_page_while_its_view_is_made() -> None:
+    with pagepool.PagePool() as pool:
+        page = pool.alloc()
+        view = _with_a_destructor(page.put, page.view)
+        assert not page.held
+        # No view of a page that the pool has.
+        assert view is None or pool.stats.recycle_released_refcnt == 1
+
+
+def test_a_destructor_that_comes_back_to_a_pool_that_settles() -> None:
+    pool = pagepool.PagePool()
+    batch = pool.alloc_bulk(1)
+    page = batch[0]
+    pool.close()
+    _with_a_destructor(batch.put, page.put)
+    assert (pool.inflight, pool.stats.alloc_slow, pool.pool_size) == (0, 1, 1024)
 
 
 def test_memory_outlives_page_pool_and_arena() -> None:

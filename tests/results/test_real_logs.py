@@ -97,7 +97,7 @@ def test_arm64_patch_by_patch() -> None:
 def test_the_record_that_is_cut_short_is_kept_and_said() -> None:
     results = load("arm64-patch-by-patch.txt")
     (oddity,) = results.oddities
-    assert (oddity.line, oddity.severity) == (389, "warning")
+    assert (oddity.line, oddity.severity, oddity.code) == (389, "warning", "cut-short")
     (record,) = [r for b in results.builds for r in b.records if r.oddities]
     assert record.oddities == ("cut-short",)
     assert record.ns == 191.98137710

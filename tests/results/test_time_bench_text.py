@@ -253,3 +253,15 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             read_stream(io.BytesIO(sample), "x")
         except ResultsError as error:
             assert "\n" not in str(error)
+
+
+def test_wherever_a_file_ends_the_last_record_is_whole_or_said_to_be_cut_short() -> None:
+    line = FOR_LOOP.removesuffix("\n")
+    tails = {line.index(" (step") + 1, line.index(" - (meas") + 1}
+    for end in range(line.index("0.284 ns") + len("0.284 ns"), len(line) + 1):
+        results = read(line[:end])
+        # Whole are a line that has all, and those that mails leave without their tails.
+        whole = len(line[:end].rstrip()) + 1 in tails or end == len(line)
+        assert ("cut-short" in [oddity.code for oddity in results.oddities]) is not whole, end
+        (record,) = results.builds[0].records
+        assert ("cut-short" in record.oddities) is not whole

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import median_low
 from typing import NamedTuple
 
 from pagepool.bench.events import Event, Recorded, RunStarted, Started, TestFailed
@@ -14,6 +14,7 @@ from pagepool.results.model import Build, Machine, Record, ResultSet, Run
 class Summary(NamedTuple):
     """One test over all runs: median, smallest, largest; ns and counter cycles per element.
 
+    Of an even number of runs the lower median, as `pagepool.compare` has it: it was measured.
     ``instructions`` is the median per element, ``None`` unless every run counted them.
     """
 
@@ -110,11 +111,11 @@ def _summary(name: str, records: list[Record]) -> Summary:
     return Summary(
         name=name,
         runs=len(records),
-        ns=median(ns),
+        ns=median_low(ns),
         ns_min=min(ns),
         ns_max=max(ns),
-        cycles=median(cycles),
+        cycles=median_low(cycles),
         cycles_min=min(cycles),
         cycles_max=max(cycles),
-        instructions=median(instructions) if len(instructions) == len(records) else None,
+        instructions=median_low(instructions) if len(instructions) == len(records) else None,
     )

@@ -49,7 +49,11 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -58,10 +62,41 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     callback=_version,
     help="Show the version and exit.",
 )
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """The Linux kernel's page_pool in user space: run it, measure it, judge the figures."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
 
 
 def main() -> NoReturn:
-    """Entry point of the ``pagepool`` script."""
-    sys.exit(cli.main(prog_name="pagepool", standalone_mode=True))
+    """Entry point of the ``pagepool`` script. Whatever goes wrong is one line and a status."""
+    from pagepool.cli import _output
+
+    try:
+        status = cli.main(prog_name="pagepool", standalone_mode=False)
+    except click.UsageError as error:
+        _output.fail(_usage(error))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _output.complain("interrupted")
+        sys.exit(_output.INTERRUPTED)
+    except BrokenPipeError:
+        _output.leave_quietly()
+    except OSError as error:  # commands handle their own: this was a --help
+        _output.stdout_failed(error)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _usage(error: click.UsageError) -> str:
+    """What is wrong, and where the right usage stands."""
+    if error.ctx is None:
+        return error.format_message()
+    # "pagepool bench simple" -> "bench simple: ..."
+    path = error.ctx.command_path
+    command = path.removeprefix("pagepool").strip()
+    message = error.format_message().rstrip(".")
+    return f"{command + ': ' if command else ''}{message}; try '{path} --help'"

@@ -12,6 +12,8 @@ from pagepool.results.lines import clean
 
 #: Exit status of wrong usage and of input that could not be read.
 FAILURE = 2
+#: Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 
 
 def complain(message: object) -> None:
@@ -24,6 +26,11 @@ def fail(message: object) -> NoReturn:
     """One line on stderr, and exit 2."""
     complain(message)
     sys.exit(FAILURE)
+
+
+def split_globs(texts: tuple[str, ...]) -> list[str]:
+    """What ``--tests`` was given: repeated, or with commas."""
+    return [glob for text in texts for part in text.split(",") if (glob := part.strip())]
 
 
 def is_terminal() -> bool:
@@ -50,8 +57,13 @@ def write(text: str, path: str | None = None) -> None:
     except BrokenPipeError:
         leave_quietly()
     except OSError as error:
-        _silence_stdout()
-        fail(f"standard output: cannot write: {error.strerror or error}")
+        stdout_failed(error)
+
+
+def stdout_failed(error: OSError) -> NoReturn:
+    """Standard output takes nothing, and not for want of a reader."""
+    _silence_stdout()
+    fail(f"standard output: cannot write: {error.strerror or error}")
 
 
 def leave_quietly() -> NoReturn:

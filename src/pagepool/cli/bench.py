@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from pagepool.cli._output import INTERRUPTED, split_globs
+
 if TYPE_CHECKING:
     from pagepool.bench import Collector, Event
     from pagepool.results.model import Machine
@@ -100,7 +102,7 @@ def command() -> None:
     "--tests",
     multiple=True,
     metavar="GLOB",
-    help="Only tests whose name matches, e.g. 'tasklet*'. May be given again.",
+    help="Only tests whose name matches, like 'tasklet*'; repeat it or use commas.",
 )
 @click.option("--no-stats", is_flag=True, help="Make the pools without statistics.")
 @click.option(
@@ -130,17 +132,19 @@ def simple(
     terminal a table. Exit status: 0, 1 when something gave no figure, 2 for wrong arguments,
     130 after Ctrl-C; what was measured until then is printed and kept.
     """
+    if tests and not split_globs(tests):
+        raise _Wrong("--tests: an empty pattern matches no test")
     try:
-        _simple(loops, runs, tests, no_stats, cpu, json_path, label, list_only)
+        _simple(loops, runs, split_globs(tests), no_stats, cpu, json_path, label, list_only)
     except KeyboardInterrupt:  # before the first test, or after the last one
         _say("interrupted: nothing was measured")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 def _simple(
     loops: int,
     runs: int,
-    tests: tuple[str, ...],
+    tests: list[str],
     no_stats: bool,
     cpu: int | None,
     json_path: str | None,
@@ -229,7 +233,7 @@ class _Session:
                     progress.show(event)
                     self._print(event, progress)
         except KeyboardInterrupt:
-            status = 130
+            status = INTERRUPTED
         except BenchError as error:
             status = 1
             _say(str(error))
@@ -288,7 +292,7 @@ class _Session:
             _say(_short_warning(short, collector))
         if disturbed := collector.disturbed():
             _say(_disturbed_warning(disturbed))
-        if status == 130:
+        if status == INTERRUPTED:
             records = len(collector.records)
             what = "nothing was measured" if not records else f"{records} records were kept"
             _say(f"interrupted: {what}")

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from pagepool.cli._output import FAILURE, complain, fail, is_terminal, write
+from pagepool.cli._output import FAILURE, complain, fail, is_terminal, split_globs, write
 from pagepool.compare import formats, report, selection
 from pagepool.results.errors import ResultsError
 from pagepool.results.reader import read_all, same_file
@@ -56,7 +56,7 @@ def command(
     results, errors = read_all([selector.file for selector in selectors])
     for error in errors:
         complain(error)
-    globs = [glob for text in tests for part in text.split(",") if (glob := part.strip())]
+    globs = split_globs(tests)
     if tests and not globs:
         fail("--tests: an empty pattern matches no test")
     if len(errors) == len({selector.file for selector in selectors}):

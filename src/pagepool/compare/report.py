@@ -20,7 +20,7 @@ import msgspec
 from pagepool.compare import statistics
 from pagepool.compare.selection import Chosen
 from pagepool.results.errors import ResultsError
-from pagepool.results.model import Build, Key, Oddity, Record, ResultSet
+from pagepool.results.model import OF_RECORDS, Build, Key, Oddity, Record, ResultSet
 from pagepool.results.words import counter_ghz, hertz, test_name
 
 Metric: TypeAlias = Literal["cycles", "ns", "instructions"]
@@ -199,7 +199,7 @@ def has_instructions(chosen: Sequence[Chosen]) -> bool:
 
 def _concerns(oddity: Oddity, chosen: Sequence[Chosen]) -> bool:
     """Whether an oddity may lie in a build that is compared: what is about a record, by line."""
-    if oddity.code not in ("record", "cut-short"):
+    if oddity.code not in OF_RECORDS:
         return True
     places = [one.build.source for one in chosen]
     return any(

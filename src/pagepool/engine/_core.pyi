@@ -255,8 +255,8 @@ class PagePool:
         pool knows better.
         dma_sync_size: bytes that the device may have to see; -1: all. There is no device yet.
 
-        Raises PageGone (put already), ForeignPage (of another pool); the page then stays what it
-        was.
+        Raises PageGone (put already), ForeignPage (of another pool), InvalidParameter; the page
+        then stays what it was.
         """
 
     def put_full(self, page: Page, /, *, allow_direct: bool = False) -> None:

@@ -11,8 +11,13 @@ Why nothing here can corrupt memory:
 - A Page is HELD, or GONE, or, if it was put while views of it existed, VIEWED: then it left its pool
   and this object keeps one reference of its own to the memory until the last view is gone.
 - ``page.view()`` is made once per page of memory and kept by the pool, because making one costs more
-  than all the rest. Before the page goes back it is looked at: if anybody but the pool has it, or a
-  slice of it, or a buffer through it, the page is VIEWED as above and the pool forgets the view.
+  than all the rest. Before the page goes back it is looked at: if anybody but the pool has it, or what
+  it is a view of, or a slice of it, or a buffer through it, or a weak reference to it, the page leaves
+  its pool as above and the pool forgets the view.
+- Whatever may run Python code (the garbage collector, that up to 3.11 runs when an object is made; the
+  callback of a weak reference, when one goes; a warning) finds the objects in a state that it may use,
+  and what was looked at before it is looked at again.
+- What needs memory is made before a page is taken from the C pool, so that none is lost without.
 - A page in flight keeps its C pool alive, and a Page keeps its PagePool. A PagePool lets go of its
   C pool when it is closed and nothing is in flight.
 - After fork every object knows that it is the parent's.
@@ -20,8 +25,10 @@ Why nothing here can corrupt memory:
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
-from libc.stdint cimport UINT32_MAX, int32_t
+from libc.stdint cimport UINT32_MAX, int32_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from pagepool.engine.pagepool cimport (
@@ -96,18 +103,34 @@ cdef extern from "Python.h":
     PyObject *PyFrame_GetCode(PyObject *frame)
     int PyFrame_GetLasti(PyObject *frame)
     int PyCode_Addr2Line(PyObject *code, int lasti)
+    PyObject *PyDict_GetItemWithError(object, object)
+    int PyDict_DelItem(object, object) noexcept
+    void PyErr_Clear()
+    void PyObject_GC_UnTrack(object)
     void Py_XDECREF(PyObject *)
 
 __version__ = page_pool_version().decode()
 
 # ---- fork: the child is told, not harmed ----------------------------------------------------------
 
-cdef unsigned generation = 0  # of this process: one more in each child
+cdef extern from *:
+    """
+    #include <pthread.h>
+
+    /* Counted by the C library's fork: before any Python code runs in the child, also code of
+       os.register_at_fork(). */
+    static unsigned pp_generation;
+    static void pp_after_fork(void) { pp_generation++; }
+    static int pp_count_forks(void) { return pthread_atfork(NULL, NULL, pp_after_fork); }
+    """
+    unsigned generation "pp_generation"  # of this process: one more in each child
+    int _count_forks "pp_count_forks"()
+
+if _count_forks():
+    raise MemoryError("no memory to be told of a fork")
 
 
 def _after_fork_in_child():
-    global generation
-    generation += 1
     _set_log()
 
 
@@ -156,10 +179,9 @@ atexit.register(_unset_log)
 # ---- arguments -------------------------------------------------------------------------------------
 
 cdef object _unsigned(object value, str what, object most):
-    try:
-        value = value.__index__()
-    except AttributeError:
-        raise TypeError(f"{what} must be an integer, not {type(value).__name__}") from None
+    if not PyIndex_Check(value):
+        raise TypeError(f"{what} must be an integer, not {type(value).__name__}")
+    value = PyNumber_Index(value)
     if value < 0 or value > most:
         raise errors.InvalidParameter(f"{what} is {value}: must be from 0 to {most}")
     return value
@@ -210,12 +232,17 @@ cdef class Napi:
         return 0
 
     def enter(self):
+        cdef object name = None
+
         self.check()
+        if not pp_napi_entered(self.napi):
+            # Before, since it is Python code: an interrupt there must not leave the napi entered.
+            name = threading.current_thread().name
         if pp_napi_enter(self.napi):
             raise errors.WrongContext(f"thread {self.owner!r} is in this napi")
         self.depth += 1
         if self.depth == 1:
-            self.owner = threading.current_thread().name
+            self.owner = name
 
     def exit(self):
         self.check()
@@ -336,18 +363,26 @@ cdef str _where(PyObject *code, int lasti):
     return f"{(<object>code).co_filename}:{PyCode_Addr2Line(code, lasti)}"
 
 
-cdef void _warn_dropped(str text) noexcept:
+cdef void _warn_dropped(uint32_t pool_id, Py_ssize_t n, PyObject *code, int lasti) noexcept:
+    """n: of a batch; 0: one page; -1: a piece of one."""
     # From a destructor: an error (-W error) can only be shown.
     try:
-        warnings.warn(text, ResourceWarning, stacklevel=2)
+        what = f"{n} pages" if n > 0 else "piece of a page" if n else "page"
+        verb, them = ("were", "them") if n > 0 else ("was", "it")
+        warnings.warn(
+            f"{what} of pool {pool_id}, allocated at {_where(code, lasti)}, {verb} dropped "
+            f"without a put; the pool has {them} back",
+            ResourceWarning,
+            stacklevel=2,
+        )
     except BaseException as e:
         _unraisable(e)
 
 
 cdef void _unraisable(object exc) noexcept:
-    import sys
-
     try:
+        import sys
+
         sys.excepthook(type(exc), exc, exc.__traceback__)
     except BaseException:
         pass
@@ -355,26 +390,32 @@ cdef void _unraisable(object exc) noexcept:
 
 cdef extern from *:
     """
-    /*
-     * Does anybody but the pool have this view? Somebody holds the object itself, or got a buffer
-     * through it (exports of the memoryview), or made another view of it: a slice, a cast
-     * (exports of the managed buffer that all of them share; one is its own).
-     */
-    static inline int pp_view_is_held(PyObject *view)
-    {
-        PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
-
-        return Py_REFCNT(view) != 1 || mv->exports != 0 || mv->mbuf->exports != 1;
-    }
     /* Has the user called release() on it? */
     static inline int pp_view_is_released(PyObject *view)
     {
         return (((PyMemoryViewObject *)view)->flags & _Py_MEMORYVIEW_RELEASED) != 0;
     }
+    /*
+     * Does anybody but the pool have this memory, or its view? The pool has one reference to either,
+     * and each buffer of the memory has one to it: the view's, unless it was released, and those of
+     * released views that slices were made of.
+     * Of the view somebody holds the object itself, or a weak reference, that makes one of it at any
+     * time; or got a buffer through it (exports of the memoryview), or made another view of it: a
+     * slice, a cast (exports of the managed buffer that all of them share; one is its own).
+     */
+    static inline int pp_memory_is_held(PyObject *memory, PyObject *view)
+    {
+        PyMemoryViewObject *mv = (PyMemoryViewObject *)view;
+
+        if (pp_view_is_released(view))
+            return Py_REFCNT(memory) != 1;
+        return Py_REFCNT(memory) != 2 || Py_REFCNT(view) != 1 || mv->weakreflist != NULL ||
+               mv->exports != 0 || mv->mbuf->exports != 1;
+    }
     static inline void pp_xincref(PyObject *o) { Py_XINCREF(o); }
     """
-    bint _view_is_held "pp_view_is_held"(PyObject *)
     bint _view_is_released "pp_view_is_released"(PyObject *)
+    bint _memory_is_held "pp_memory_is_held"(PyObject *memory, PyObject *view)
     void _xincref "pp_xincref"(PyObject *)
 
 
@@ -388,15 +429,11 @@ cdef class Memory:
     cdef pp_provider *provider
     cdef pp_page *page
     cdef PyObject *view       # what page.view() gives; the pool has the reference
-    cdef Py_ssize_t exports   # buffers of it: the view's, and those of views that were released
+    cdef object key           # of the pool's dictionary: the address
     cdef unsigned born
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.memory, self.length, 0, flags)
-        self.exports += 1
-
-    def __releasebuffer__(self, Py_buffer *view):
-        self.exports -= 1
 
     def __dealloc__(self):
         if self.born != generation:
@@ -405,12 +442,6 @@ cdef class Memory:
             pp_page_put(self.page)
         if self.provider is not NULL:
             pp_provider_put(self.provider)
-
-    cdef bint is_held(self) noexcept:
-        """Does anybody but the pool have a view?"""
-        if _view_is_released(self.view):
-            return self.exports != 0
-        return self.exports != 1 or _view_is_held(self.view)
 
 
 @cython.final
@@ -432,17 +463,13 @@ cdef class Page:
         raise TypeError("pages come from a pool: pool.alloc()")
 
     def __dealloc__(self):
-        cdef str where
+        cdef uint32_t pool_id
 
         if self.state == HELD and self.born == generation:
             # Not lost: it goes back before anybody is told.
-            where = _where(self.code, self.lasti)
             pool_id = page_pool_id(self.pool_.pool)
             self.give_back(UINT32_MAX, False)
-            _warn_dropped(
-                f"{'piece of a page' if self.piece else 'page'} of pool {pool_id}, allocated at {where}, was dropped without a put; "
-                "the pool has it back"
-            )
+            _warn_dropped(pool_id, -1 if self.piece else 0, self.code, self.lasti)
         Py_XDECREF(self.code)
         self.code = NULL
 
@@ -474,16 +501,9 @@ cdef class Page:
 
     # -- giving it back
 
-    cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
-        """HELD on entry."""
+    cdef inline void leave(self, unsigned dma_sync_size, bint allow_direct) noexcept:
         cdef PagePool pool = self.pool_
-        cdef void *memory = NULL
 
-        # A piece has no part in the view of its page, which nobody has while it is in pieces.
-        if not self.piece:
-            memory = pp_page_private(self.page)
-        if memory is not NULL and (<Memory>memory).is_held():
-            pool.forget_view(self.page)
         if self.views:
             # Somebody else holds it: it leaves the pool, and the last view frees it.
             pp_page_get(self.page)
@@ -496,6 +516,33 @@ cdef class Page:
         if pool.closed_:
             pool.settle()
 
+    cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
+        """HELD on entry."""
+        cdef void *memory = NULL
+
+        # A piece has no part in the view of its page, which nobody has while it is in pieces.
+        if not self.piece:
+            memory = pp_page_private(self.page)
+        if memory is not NULL and _memory_is_held(<PyObject *>memory, (<Memory>memory).view):
+            self.give_back_viewed(dma_sync_size, allow_direct)
+        else:
+            self.leave(dma_sync_size, allow_direct)
+
+    cdef void give_back_viewed(self, unsigned dma_sync_size, bint allow_direct) noexcept:
+        """Somebody has the view: it keeps the page from now on, and the pool has no part in it."""
+        cdef PagePool pool = self.pool_
+        cdef Memory memory = <Memory>pp_page_private(self.page)
+        # Kept to the end of this function: with it the view may go, and the callback of a weak
+        # reference to it must find the page put.
+        cdef object entry = <object>PyDict_GetItemWithError(pool.views, memory.key)
+
+        memory.page = self.page
+        pp_page_get(self.page)
+        pp_page_set_private(self.page, NULL)
+        if PyDict_DelItem(pool.views, memory.key):
+            PyErr_Clear()
+        self.leave(dma_sync_size, allow_direct)
+
     def view(self):
         cdef void *memory
 
@@ -505,7 +552,7 @@ cdef class Page:
             return memoryview(self)
         memory = pp_page_private(self.page)
         if memory is NULL or _view_is_released((<Memory>memory).view):
-            return self.pool_.make_view(self.page)
+            return self.pool_.make_view(self)
         return <object>(<Memory>memory).view
 
     def put(self, *, bint allow_direct=False):
@@ -578,10 +625,8 @@ cdef class Page:
         )
 
 
-cdef inline Page _page(PagePool pool, pp_page *c, PyObject *code, int lasti):
-    """Steals the reference to code."""
-    cdef Page page = Page.__new__(Page)
-
+cdef inline void _hold(Page page, PagePool pool, pp_page *c, PyObject *code, int lasti) noexcept:
+    """The page, new and empty, is this one now. Steals the reference to code."""
     page.page = c
     page.memory = pp_page_address(c)
     page.length = pool.page_size_
@@ -591,7 +636,6 @@ cdef inline Page _page(PagePool pool, pp_page *c, PyObject *code, int lasti):
     page.born = generation
     page.piece = False
     page.state = HELD
-    return page
 
 
 cdef inline PyObject *_site(int *lasti) noexcept:
@@ -624,7 +668,7 @@ cdef class PageBatch:
 
     def __dealloc__(self):
         cdef Py_ssize_t i, n = 0
-        cdef str where
+        cdef uint32_t pool_id
 
         if self.held_ and self.born == generation:
             self.held_ = False
@@ -633,14 +677,10 @@ cdef class PageBatch:
                     self.raw[n] = self.raw[i]
                     n += 1
             if n:
-                where = _where(self.code, self.lasti)
                 pool_id = page_pool_id(self.pool_.pool)
                 page_pool_put_page_bulk(self.raw, n)
                 self.pool_.settle()
-                _warn_dropped(
-                    f"{n} pages of pool {pool_id}, allocated at {where}, were dropped "
-                    "without a put; the pool has them back"
-                )
+                _warn_dropped(pool_id, n, self.code, self.lasti)
         free(self.raw)
         self.raw = NULL
         Py_XDECREF(self.code)
@@ -660,6 +700,7 @@ cdef class PageBatch:
 
     def __getitem__(self, Py_ssize_t i):
         cdef Page page
+        cdef list made
 
         self.check()
         if i < 0:
@@ -667,11 +708,16 @@ cdef class PageBatch:
         if i < 0 or i >= self.n:
             raise IndexError(f"a batch of {self.n} pages has no page {i}")
         if self.made is None:
-            self.made = [None] * self.n
+            made = [None] * self.n
+            # The garbage collector may have run, and somebody put the batch or looked at a page.
+            self.check()
+            if self.made is None:
+                self.made = made
         if self.made[i] is None:
             # The same page is the same object, so that a put through either is seen by both.
+            page = Page.__new__(Page)
             _xincref(self.code)
-            page = _page(self.pool_, self.raw[i], self.code, self.lasti)
+            _hold(page, self.pool_, self.raw[i], self.code, self.lasti)
             self.raw[i] = NULL
             self.made[i] = page
         return self.made[i]
@@ -737,8 +783,13 @@ cdef class PagePool:
     cdef pp_napi *cnapi       # its C part, or NULL
     cdef object provider_     # what was given; None: an arena of its own
     cdef dict views           # address -> (Memory, its view), see Page.view
-    cdef object last_stats    # once pool is NULL; an exception if it was made without
-    cdef object facts         # (id, order, pool_size, node), once pool is NULL
+    # Once pool is NULL, what it was:
+    cdef page_pool_stats last_stats
+    cdef int no_stats         # the error, if it was made without
+    cdef uint32_t id_
+    cdef unsigned order_
+    cdef unsigned size_
+    cdef int nid_
     cdef bint closed_
     cdef unsigned born
     cdef object __weakref__
@@ -818,50 +869,58 @@ cdef class PagePool:
 
     cdef void settle(self) noexcept:
         """Closed, and the last page is back: let the C pool go."""
-        if not self.closed_ or self.pool is NULL or page_pool_inflight(self.pool) > 0:
+        cdef page_pool *pool = self.pool
+
+        if not self.closed_ or pool is NULL or page_pool_inflight(pool) > 0:
             return
-        try:
-            self.facts = (self.id, self.order, self.pool_size, self.node)
-            self.last_stats = self.read_stats()
-        except BaseException as e:  # no statistics, or no memory for them
-            self.last_stats = e
-        page_pool_unref(self.pool)
+        self.id_ = page_pool_id(pool)
+        self.order_ = page_pool_order(pool)
+        self.size_ = page_pool_size(pool)
+        self.nid_ = page_pool_nid(pool)
+        self.last_stats.size = sizeof(self.last_stats)
+        self.no_stats = page_pool_get_stats(pool, &self.last_stats)
         self.pool = NULL
+        page_pool_unref(pool)
         self.views.clear()
 
     # -- views: see Page.view
 
-    cdef object make_view(self, pp_page *page):
-        cdef size_t address = <size_t>pp_page_address(page)
+    cdef object make_view(self, Page page):
+        cdef object key = <size_t>page.memory
         cdef Memory memory
-        cdef tuple entry = self.views.get(address)
-        cdef object view
+        cdef object view, entry, made
 
-        if entry is None:
-            memory = Memory.__new__(Memory)
-            memory.memory = <void *>address
-            memory.length = self.page_size_
-            memory.born = generation
-            memory.provider = page_pool_provider(self.pool)
-            pp_provider_get(memory.provider)
-        else:
-            memory = <Memory>entry[0]
-        if entry is None or _view_is_released(memory.view):
-            view = memoryview(memory)
-            self.views[address] = (memory, view)
-            memory.view = <PyObject *>view
-        else:
-            view = entry[1]
-        pp_page_set_private(page, <void *>memory)
+        while True:
+            entry = self.views.get(key)
+            if entry is None:
+                memory = Memory.__new__(Memory)
+                memory.memory = page.memory
+                memory.length = self.page_size_
+                memory.born = generation
+                memory.key = key
+                memory.provider = page_pool_provider(self.pool)
+                pp_provider_get(memory.provider)
+            else:
+                memory = <Memory>entry[0]
+                if not _view_is_released(memory.view):
+                    # From when the page was here before.
+                    pp_page_set_private(page.page, <void *>memory)
+                    return <object>memory.view
+            view = PyMemoryView_FromObject(memory)
+            made = (memory, view)
+            # The garbage collector may have run, and somebody put the page or made a view of it.
+            page.check()
+            if self.views.get(key) is entry:
+                break
+        # The old entry, with a view that was released, lives to the end of this function: see
+        # Page.give_back_viewed.
+        self.views[key] = made
+        # Out of sight of gc.get_objects() and gc.get_referrers(): nobody else may change them.
+        PyObject_GC_UnTrack(self.views)
+        PyObject_GC_UnTrack(made)
+        memory.view = <PyObject *>view
+        pp_page_set_private(page.page, <void *>memory)
         return view
-
-    cdef void forget_view(self, pp_page *page) noexcept:
-        """Somebody has it: it keeps the page from now on, and the pool has no part in it."""
-        cdef tuple entry = self.views.pop(<size_t>pp_page_address(page))
-
-        (<Memory>entry[0]).page = page
-        pp_page_get(page)
-        pp_page_set_private(page, NULL)
 
     # -- allocate
 
@@ -869,17 +928,19 @@ cdef class PagePool:
         cdef pp_page *c
         cdef PyObject *code
         cdef int lasti
+        cdef Page page = Page.__new__(Page)
 
         self.check_consumer()
         c = page_pool_alloc_pages(self.pool)
         if c is NULL:
             raise self.out_of_pages()
         code = _site(&lasti)
-        return _page(self, c, code, lasti)
+        _hold(page, self, c, code, lasti)
+        return page
 
     def alloc_frag(self, Py_ssize_t size):
         cdef size_t offset = 0
-        cdef Page piece
+        cdef Page piece = Page.__new__(Page)
         cdef pp_page *c
         cdef PyObject *code
         cdef int lasti
@@ -893,7 +954,7 @@ cdef class PagePool:
         if c is NULL:
             raise self.out_of_pages()
         code = _site(&lasti)
-        piece = _page(self, c, code, lasti)
+        _hold(piece, self, c, code, lasti)
         piece.memory = <char *>piece.memory + offset
         piece.length = size
         piece.piece = True
@@ -941,6 +1002,10 @@ cdef class PagePool:
 
     def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
         # -1: all of the page.
+        if dma_sync_size < -1:
+            raise errors.InvalidParameter(
+                f"dma_sync_size is {dma_sync_size}: must be a number of bytes, or -1 for all"
+            )
         self.put_page(page, <unsigned>dma_sync_size, allow_direct)
 
     def put_full(self, Page page not None, *, bint allow_direct=False):
@@ -1015,20 +1080,26 @@ cdef class PagePool:
         err = page_pool_enable_direct_recycling(self.pool, napi.napi)
         if err:
             raise _error(err)
-        self.napi_ = napi
         self.cnapi = napi.napi
+        self.napi_ = napi
 
     def disable_direct_recycling(self):
+        # The napi may go with this function, and the callback of a weak reference to it may do
+        # anything: when all is done.
+        cdef object napi = self.napi_
+
         self.check()
         err = page_pool_disable_direct_recycling(self.pool)
         if err:
             raise _error(err)
-        self.napi_ = None
         self.cnapi = NULL
+        self.napi_ = None
 
     # -- the end
 
     def close(self):
+        cdef object napi = self.napi_  # see disable_direct_recycling
+
         if self.born != generation:
             _forked("pool")
         if self.closed_:
@@ -1040,8 +1111,8 @@ cdef class PagePool:
                 "let it leave before the pool is closed"
             )
         self.closed_ = True
-        self.napi_ = None
         self.cnapi = NULL
+        self.napi_ = None
         page_pool_destroy(self.pool)
         self.settle()
 
@@ -1057,10 +1128,17 @@ cdef class PagePool:
     cdef object read_stats(self):
         cdef page_pool_stats s
 
-        s.size = sizeof(s)
-        err = page_pool_get_stats(self.pool, &s)
-        if err:
-            raise _error(err)
+        if self.pool is NULL:
+            if self.no_stats:
+                raise errors.from_code(
+                    self.no_stats, f"pool {self.id_} was made without statistics"
+                )
+            s = self.last_stats
+        else:
+            s.size = sizeof(s)
+            err = page_pool_get_stats(self.pool, &s)
+            if err:
+                raise _error(err)
         return PoolStats(
             s.alloc_fast,
             s.alloc_slow,
@@ -1083,10 +1161,6 @@ cdef class PagePool:
     @property
     def stats(self):
         self.check_process()
-        if self.pool is NULL:
-            if isinstance(self.last_stats, BaseException):
-                raise self.last_stats
-            return self.last_stats
         return self.read_stats()
 
     @property
@@ -1097,24 +1171,22 @@ cdef class PagePool:
     @property
     def id(self):
         self.check_process()
-        return self.facts[0] if self.pool is NULL else page_pool_id(self.pool)
+        return self.id_ if self.pool is NULL else page_pool_id(self.pool)
 
     @property
     def order(self):
         self.check_process()
-        return self.facts[1] if self.pool is NULL else page_pool_order(self.pool)
+        return self.order_ if self.pool is NULL else page_pool_order(self.pool)
 
     @property
     def pool_size(self):
         self.check_process()
-        return self.facts[2] if self.pool is NULL else page_pool_size(self.pool)
+        return self.size_ if self.pool is NULL else page_pool_size(self.pool)
 
     @property
     def node(self):
         self.check_process()
-        if self.pool is NULL:
-            return self.facts[3]
-        nid = page_pool_nid(self.pool)
+        nid = self.nid_ if self.pool is NULL else page_pool_nid(self.pool)
         return None if nid == PP_NUMA_NO_NODE else nid
 
     @property

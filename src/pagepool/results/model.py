@@ -37,6 +37,8 @@ Machine: TypeAlias = dict[Text, Text]
 
 #: Oddities that make a record unfit for arithmetic. It is still kept and listed.
 IMPOSSIBLE = frozenset({"zero-loops", "zero-time", "no-figure"})
+#: All oddities that are about one record.
+OF_RECORDS = IMPOSSIBLE | {"cut-short", "contradiction", "long-fraction"}
 
 
 class Source(msgspec.Struct, frozen=True):

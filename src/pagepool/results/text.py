@@ -35,6 +35,7 @@ from pagepool.results.model import (
     Source,
 )
 from pagepool.results.time_bench import RecordParser
+from pagepool.results.words import count
 
 #: Records kept of one file: they are what memory is spent on. 22 runs of 10 are a long mail.
 MAX_RECORDS = 250_000
@@ -159,7 +160,7 @@ class TextReader:
                 raise ResultsError(f"{self._file}:{first.line}", f"no results; {first.text}")
             raise ResultsError(
                 self._file,
-                f"no results in {number} lines",
+                f"no results in {count(number, 'line')}",
                 "expected lines like 'time_bench: Type:NAME Per elem: ...'",
             )
         return ResultSet(builds, tuple(self._oddities), (Input(self._file, "text", number, size),))
@@ -244,8 +245,8 @@ class TextReader:
             text = f"{record.name}: cut short, or no number, where its {missing} are; not used"
             self._odd(pending.first, "error", "cut-short", text)
             return
-        for text in odd:
-            self._odd(pending.first, "warning", "record", text)
+        for code, text in odd:
+            self._odd(pending.first, "warning", code, text)
         self._add(pending.stream, record)
 
     def _instructions(self, pending: _Pending) -> None:

@@ -93,7 +93,7 @@ _PMU = [_slot(r"inst/clock([0-9]{1,18})/[0-9]{1,18}", "instructions")]
 #: Words that may be absent: the step (2014's modules), and the dash before a bracket where
 #: somebody broke the line by hand.
 _OPTIONAL = frozenset({4, 5, 11})
-_NS_AT, _STEP_AT, _MEASUREMENT_AT = 3, 4, 6
+_NS_AT, _MEASUREMENT_AT = 3, 6
 
 
 class RecordParser:
@@ -116,6 +116,7 @@ class RecordParser:
         self._slots = _ELEM
         self._at = 0
         self._enough = False
+        self._torn = False
 
     @property
     def is_named(self) -> bool:
@@ -129,12 +130,14 @@ class RecordParser:
             return True
         if self._slots is _SUM:
             return self._at < len(_SUM)
-        return not self._enough or _MEASUREMENT_AT < self._at < len(_ELEM)
+        return not self._enough or self._torn or _MEASUREMENT_AT <= self._at < len(_ELEM)
 
     def feed(self, text: str) -> Progress:
         """One more line. A ``misfit`` line was not consumed, and the record ends before it."""
-        for index, word in enumerate(text.split()):
+        words = text.split()
+        for index, word in enumerate(words):
             if not self._take(word):
+                self._torn = index == len(words) - 1 and _tears(word)
                 # The line may have been right up to here: what was taken stays taken.
                 return "misfit" if index == 0 or not self._enough else "whole"
             if self._state == "slots" and self._at == len(self._slots):
@@ -197,8 +200,8 @@ class RecordParser:
             at += 1
         return False
 
-    def record(self, source: Source, uptime: float | None) -> tuple[Record, list[str]]:
-        """The record, and in words what is odd about it (its ``oddities`` are the codes)."""
+    def record(self, source: Source, uptime: float | None) -> tuple[Record, list[tuple[str, str]]]:
+        """The record, and what is odd about it: (code, sentence), as `judge` gives them."""
         number = {
             field: int(value)
             for field, value in self.values.items()
@@ -223,7 +226,7 @@ class RecordParser:
             odd.insert(0, ("cut-short", f"{self.name}: the record is cut short {_kept(record)}"))
         if odd:
             record = _with_oddities(record, tuple(code for code, _ in odd))
-        return record, [text for _, text in odd]
+        return record, odd
 
 
 def judge(record: Record, seconds: str | None = None) -> list[tuple[str, str]]:
@@ -291,6 +294,13 @@ def _ns_texts(interval: int, count: int) -> set[str]:
     if count >= 1000:
         texts.add(f"{whole}.{rest // (count // 1000):03}")
     return texts
+
+
+def _tears(word: str) -> bool:
+    """Whether a word is only the beginning of one that comes after the figures."""
+    return word.startswith("(step:") or any(
+        full.startswith(word) for full in ("(step:", "(measurement")
+    )
 
 
 def _kept(record: Record) -> str:
