@@ -109,22 +109,26 @@ struct pp_arena_params {
 PAGEPOOL_API int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **ret);
 
 struct pp_region_params {
-	size_t size;   /* sizeof(struct pp_region_params), set by PP_REGION_PARAMS_INIT */
-	void *memory;  /* the caller's, readable and writable, aligned to PP_PAGE_SIZE */
-	size_t length; /* bytes; what is left over after whole pages is not used */
+	size_t size;    /* sizeof(struct pp_region_params), set by PP_REGION_PARAMS_INIT */
+	void *memory;   /* the caller's, readable and writable, aligned to PP_PAGE_SIZE */
+	size_t length;  /* bytes; what is left over after whole pages is not used */
 	size_t reserve; /* as in pp_arena_params */
-	int nid;	/* likewise */
+	int nid;        /* likewise */
 	/* Called once, when the last reference and the last page are gone: the memory is the
 	 * caller's again. From whatever thread that happens in, and it must not call the library.
 	 * NULL: nobody needs to know. */
 	void (*release)(void *ctx, void *memory, size_t length);
 	void *ctx;
 };
-#define PP_REGION_PARAMS_INIT {.size = sizeof(struct pp_region_params), .nid = PP_NUMA_NO_NODE}
+#define PP_REGION_PARAMS_INIT                                                   \
+	{                                                                       \
+		.size = sizeof(struct pp_region_params), .nid = PP_NUMA_NO_NODE \
+	}
 
 /*
- * Pages out of memory that the caller has: shared memory, a file mapping, a UMEM. A page of a higher
- * order is aligned to its size from the start of the memory. Safe from any thread. -EINVAL, -ENOMEM.
+ * Pages out of memory that the caller has: shared memory, a file mapping, a UMEM. A page of a
+ * higher order is aligned to its size from the start of the memory. Safe from any thread. -EINVAL,
+ * -ENOMEM.
  */
 PAGEPOOL_API int pp_region_create(const struct pp_region_params *params, struct pp_provider **ret);
 PAGEPOOL_API void pp_provider_get(struct pp_provider *provider);

@@ -353,7 +353,7 @@ static int check(const struct pp_arena_params *params)
 
 static void arena_init(struct pp_arena *arena, size_t reserve, int nid)
 {
-	arena->base.ops = &pp_arena_ops;
+	arena->base.ops = &arena_ops;
 	arena->base.refs = 1;
 	arena->reserve = (uint32_t)((reserve + PP_PAGE_SIZE - 1) >> PP_PAGE_SHIFT);
 	arena->nid = nid;
@@ -398,14 +398,7 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 				       limit);
 		}
 	}
-<<<<<<< HEAD
 	arena_init(arena, params->reserve, params->nid);
-=======
-	arena->base.ops = &arena_ops;
-	arena->base.refs = 1;
-	arena->reserve = (uint32_t)((params->reserve + PP_PAGE_SIZE - 1) >> PP_PAGE_SHIFT);
-	arena->nid = params->nid;
->>>>>>> main
 	arena->huge = params->huge;
 
 	/* Huge pages that are not to be had are better refused now than at the first packet. */
@@ -424,7 +417,8 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 	return 0;
 }
 
-/* ---- region ----------------------------------------------------------------------------------- */
+/* ---- region -----------------------------------------------------------------------------------
+ */
 
 static int check_region(const struct pp_region_params *params)
 {
@@ -442,7 +436,7 @@ static int check_region(const struct pp_region_params *params)
 	if (params->reserve >= params->length)
 		return pp_fail(-EINVAL, "a region's reserve of %zu bytes leaves nothing of %zu",
 			       params->reserve, params->length);
-	return check_nid(params->nid);
+	return pp_check_nid(params->nid);
 }
 
 int pp_region_create(const struct pp_region_params *params, struct pp_provider **ret)

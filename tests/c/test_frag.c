@@ -274,8 +274,8 @@ static void *put_a_piece(void *arg)
 {
 	struct race *r = arg;
 
-	pp_fetch_add_acq_rel(&r->go, 1u);
-	for (int spins = 0; pp_load_acquire(&r->go) < 2; spins++)
+	pp_fetch_add_relaxed(&r->go, 1u); /* only to start together */
+	for (int spins = 0; pp_load_relaxed(&r->go) < 2; spins++)
 		if (spins > 1000)
 			sched_yield(); /* the other has no CPU yet */
 	page_pool_put_full_page(r->pool, r->page, false);
