@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         PoolClosed,
         PoolError,
         PoolStats,
+        Provider,
+        Region,
         WrongContext,
     )
 
@@ -47,6 +49,8 @@ __all__ = [
     "PoolClosed",
     "PoolError",
     "PoolStats",
+    "Provider",
+    "Region",
     "WrongContext",
 ]
 

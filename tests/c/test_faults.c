@@ -281,3 +281,39 @@ TEST(no_memory_for_magazines)
 	CHECK_EQ(refs_of(arena), 1);
 	pp_provider_put(arena);
 }
+
+static char region_memory[3 * 4096] __attribute__((aligned(4096)));
+static int region_released;
+
+static void release_region(void *ctx, void *memory, size_t length)
+{
+	region_released++;
+}
+
+TEST(region_of_nothing)
+{
+	struct pp_region_params params = PP_REGION_PARAMS_INIT;
+	struct pp_provider *region = NULL;
+	int fails = 0;
+
+	params.memory = region_memory;
+	params.length = sizeof(region_memory);
+	params.release = release_region;
+	for (;; fails++) {
+		int err;
+
+		pp_sys_fail_nth(fails + 1);
+		err = pp_region_create(&params, &region);
+		if (!err)
+			break;
+		CHECK_EQ(err, -ENOMEM);
+		CHECK(strstr(page_pool_last_error(), "region"));
+		CHECK_PTR(region, NULL);
+	}
+	pp_sys_fail_nth(0);
+	CHECK_EQ(fails, 3); /* itself, address space, metadata */
+	CHECK_EQ(region_released, 0);
+	CHECK_ARENA(region);
+	pp_provider_put(region);
+	CHECK_EQ(region_released, 1);
+}

@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The pool in Python: what people hold in their hands, over the C core."""
 
-from pagepool.engine._core import Arena, ArenaInfo, Napi, Page, PageBatch, PagePool
+from pagepool.engine._core import (
+    Arena,
+    ArenaInfo,
+    Napi,
+    Page,
+    PageBatch,
+    PagePool,
+    Provider,
+    Region,
+)
 from pagepool.engine.errors import (
     ForeignPage,
     Forked,
@@ -33,5 +42,7 @@ __all__ = [
     "PoolClosed",
     "PoolError",
     "PoolStats",
+    "Provider",
+    "Region",
     "WrongContext",
 ]

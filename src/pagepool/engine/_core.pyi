@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, SupportsIndex, final
 
+from typing_extensions import Buffer
+
 from pagepool.snapshot.stats import PoolStats
 
 __version__: str
@@ -56,8 +58,15 @@ class ArenaInfo(NamedTuple):
     huge: str
     """``"none"``, ``"thp"`` or ``"hugetlb"``."""
 
+class Provider:
+    """Where pages come from: an Arena or a Region. May serve several pools."""
+
+    @property
+    def info(self) -> ArenaInfo:
+        """Figures of this moment."""
+
 @final
-class Arena:
+class Arena(Provider):
     """Where pages come from: anonymous memory that grows by 4 MiB up to a limit.
 
     May serve several pools, from several threads. Its memory goes when it, its pools and all of
@@ -82,9 +91,37 @@ class Arena:
         Raises InvalidParameter, NoMemory.
         """
 
-    @property
-    def info(self) -> ArenaInfo:
-        """Figures of this moment."""
+@final
+class Region(Provider):
+    """Pages out of memory that somebody has: any writable buffer, a file mapping, shared memory.
+
+    The buffer is held until the region, its pools and all of its pages are gone. Pages are aligned
+    to 4096 bytes, so an unaligned buffer loses its beginning, and what is left over at its end.
+    """
+
+    def __init__(
+        self, buffer: Buffer, *, reserve: SupportsIndex = 0, node: SupportsIndex | None = None
+    ) -> None:
+        """Pages out of a writable, contiguous buffer of at least one aligned page.
+
+        reserve, node: as an Arena's. Raises InvalidParameter, NoMemory, BufferError (read-only).
+        """
+
+    @staticmethod
+    def shared(
+        size: SupportsIndex, *, reserve: SupportsIndex = 0, node: SupportsIndex | None = None
+    ) -> Region:
+        """Memory of its own, of ``size`` bytes, that another process can map: a memfd.
+
+        ``fileno()`` is to be handed over (``pass_fds``, ``socket.send_fds``), and ``offset(page)``
+        says where in it a page is. Raises InvalidParameter, NoMemory.
+        """
+
+    def fileno(self) -> int:
+        """Of the shared memory; closed when the region goes. Raises ValueError: it has none."""
+
+    def offset(self, page: Page, /) -> int:
+        """Bytes from the start of the buffer to the page. Raises ForeignPage, PageGone."""
 
 @final
 class Page:
@@ -209,7 +246,7 @@ class PagePool:
         order: SupportsIndex = 0,
         node: SupportsIndex | None = None,
         napi: Napi | None = None,
-        provider: Arena | None = None,
+        provider: Provider | None = None,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -334,8 +371,8 @@ class PagePool:
         """The napi that it is bound to."""
 
     @property
-    def provider(self) -> Arena | None:
-        """The arena that was given; ``None``: one of its own."""
+    def provider(self) -> Provider | None:
+        """The provider that was given; ``None``: one of its own."""
 
     @property
     def closed(self) -> bool:

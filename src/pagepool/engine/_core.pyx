@@ -24,12 +24,13 @@ Why nothing here can corrupt memory:
 """
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from libc.stdint cimport UINT32_MAX, int32_t, uint32_t
 from libc.stdlib cimport calloc, free
+from posix.unistd cimport close
 
 from pagepool.engine.pagepool cimport (
     PP_FLAG_NO_STATS,
@@ -86,6 +87,8 @@ from pagepool.engine.pagepool cimport (
     pp_provider_get_info,
     pp_provider_info,
     pp_provider_put,
+    pp_region_create,
+    pp_region_params,
 )
 
 import atexit
@@ -271,6 +274,10 @@ cdef class Napi:
         return f"<pagepool.Napi, {f'thread {self.owner!r} inside' if self.owner else 'nobody inside'}>"
 
 
+cdef extern from "pagepool.h":
+    size_t PP_PAGE_SIZE_ "PP_PAGE_SIZE"
+
+
 # ---- providers --------------------------------------------------------------------------------------
 
 class ArenaInfo(typing.NamedTuple):
@@ -286,16 +293,51 @@ _HUGE = {"none": PP_HUGE_NONE, "thp": PP_HUGE_THP, "hugetlb": PP_HUGE_HUGETLB}
 _HUGE_NAMES = {number: name for name, number in _HUGE.items()}
 
 
-@cython.final
 @cython.no_gc
-cdef class Arena:
+cdef class Provider:
     cdef pp_provider *provider
     cdef unsigned born
     cdef object __weakref__
 
-    def __cinit__(self, *, limit=0, reserve=0, node=None, huge="none"):
+    def __init__(self):
+        raise TypeError("a provider is an Arena or a Region")
+
+    def __dealloc__(self):
+        if self.provider is not NULL and self.born == generation:
+            pp_provider_put(self.provider)
+
+    cdef int check(self) except -1:
+        if self.born != generation:
+            _forked("provider of pages")
+        if self.provider is NULL:
+            raise errors.InvalidParameter(f"this {type(self).__name__} was never made")
+        return 0
+
+    @property
+    def info(self):
+        self.check()
+        return _info(self.provider)
+
+    def __repr__(self):
+        name = type(self).__name__
+        if self.born != generation:
+            return f"<pagepool.{name} of the parent process>"
+        if self.provider is NULL:
+            return f"<pagepool.{name}, never made>"
+        info = self.info
+        return (
+            f"<pagepool.{name}, {info.out} bytes out of {info.mapped} mapped, limit {info.limit}>"
+        )
+
+
+@cython.final
+@cython.no_gc
+cdef class Arena(Provider):
+    def __init__(self, *, limit=0, reserve=0, node=None, huge="none"):
         cdef pp_arena_params params
 
+        if self.provider is not NULL:
+            raise TypeError("an Arena is made once")
         self.born = generation
         params.size = sizeof(params)
         params.limit = _unsigned(limit, "limit", 0xffffffffffffffff)
@@ -308,27 +350,91 @@ cdef class Arena:
         if err:
             raise _error(err)
 
-    def __dealloc__(self):
-        if self.provider is not NULL and self.born == generation:
-            pp_provider_put(self.provider)
 
-    cdef int check(self) except -1:
-        if self.born != generation:
-            _forked("arena")
+cdef void _region_released(void *ctx, void *memory, size_t length) noexcept with gil:
+    """The last page and the last reference are gone: the buffer is its owner's again. Runs the
+    owner's code, and is the last thing that the C core does in the call that brought it here."""
+    PyBuffer_Release(<Py_buffer *>ctx)
+    free(ctx)
+
+
+@cython.final
+@cython.no_gc
+cdef class Region(Provider):
+    cdef size_t start         # address of the buffer
+    cdef size_t length
+    cdef int fd               # of shared memory
+    cdef bint has_fd
+
+    def __dealloc__(self):
+        if self.has_fd:
+            close(self.fd)
+
+    def __init__(self, buffer, *, reserve=0, node=None):
+        self.make(buffer, reserve, node)
+
+    cdef int make(self, object buffer, object reserve, object node) except -1:
+        cdef pp_region_params params
+        cdef Py_buffer *view
+        cdef size_t head
+
+        if self.provider is not NULL:
+            raise TypeError("a Region is made once")
+        self.born = generation
+        params.size = sizeof(params)
+        params.reserve = _unsigned(reserve, "reserve", 0xffffffffffffffff)
+        params.nid = _node(node)
+        view = <Py_buffer *>calloc(1, sizeof(Py_buffer))
+        if view is NULL:
+            raise errors.NoMemory("no memory for a region")
+        try:
+            PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)
+        except BaseException:
+            free(view)
+            raise
+        self.start = <size_t>view.buf
+        self.length = <size_t>view.len
+        # Pages are aligned; what is before the first is not used.
+        head = -self.start % PP_PAGE_SIZE_
+        params.memory = <void *>(self.start + head)
+        params.length = self.length - head if self.length > head else 0
+        params.release = &_region_released
+        params.ctx = view
+        err = pp_region_create(&params, &self.provider)
+        if err:
+            PyBuffer_Release(view)
+            free(view)
+            raise _error(err)
         return 0
 
-    @property
-    def info(self):
-        cdef pp_provider_info info
+    @staticmethod
+    def shared(size, *, reserve=0, node=None):
+        import mmap
 
+        size = _unsigned(size, "size", 1 << 47)
+        cdef Region region = Region.__new__(Region)
+        region.fd = os.memfd_create("pagepool", os.MFD_CLOEXEC)
+        region.has_fd = True  # closed with the region from here on
+        try:
+            os.ftruncate(region.fd, size)
+            memory = mmap.mmap(region.fd, size)
+        except (OSError, ValueError) as e:
+            raise errors.NoMemory(f"no shared memory of {size} bytes: {e}") from None
+        region.make(memory, reserve, node)
+        return region
+
+    def fileno(self):
         self.check()
-        return _info(self.provider)
+        if not self.has_fd:
+            raise ValueError("the region is not shared memory of its own: it has no file")
+        return self.fd
 
-    def __repr__(self):
-        if self.born != generation:
-            return "<pagepool.Arena of the parent process>"
-        info = self.info
-        return f"<pagepool.Arena, {info.out} bytes out of {info.mapped} mapped, limit {info.limit}>"
+    def offset(self, Page page not None):
+        self.check()
+        page.check()
+        if not self.start <= <size_t>page.memory < self.start + self.length:
+            raise errors.ForeignPage(f"page allocated at {page.allocated_at} is not of this region")
+        return <size_t>page.memory - self.start
 
 
 cdef object _info(pp_provider *provider):
@@ -801,7 +907,7 @@ cdef class PagePool:
         order=0,
         node=None,
         Napi napi=None,
-        Arena provider=None,
+        Provider provider=None,
         bint statistics=True,
         retry=1.0,
         warn=60.0,
@@ -1213,7 +1319,3 @@ cdef class PagePool:
             f"ring of {self.pool_size}, {self.inflight} in flight"
             f"{', closed' if self.closed_ else ''}>"
         )
-
-
-cdef extern from "pagepool.h":
-    size_t PP_PAGE_SIZE_ "PP_PAGE_SIZE"

@@ -46,6 +46,16 @@ cdef extern from "pagepool.h" nogil:
         int nid
         unsigned huge
 
+    struct pp_region_params:
+        size_t size
+        void *memory
+        size_t length
+        size_t reserve
+        int nid
+        void (*release)(void *ctx, void *memory, size_t length) noexcept
+        void *ctx
+
+    int pp_region_create(const pp_region_params *params, pp_provider **ret)
     int pp_arena_create(const pp_arena_params *params, pp_provider **ret)
     void pp_provider_get(pp_provider *provider)
     void pp_provider_put(pp_provider *provider)
