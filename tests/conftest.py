@@ -13,7 +13,7 @@ settings.register_profile("pagepool", deadline=None, suppress_health_check=[Heal
 settings.register_profile(
     "thorough",
     settings.get_profile("pagepool"),
-    max_examples=3000,
+    max_examples=1000,
     stateful_step_count=150,
 )
 settings.load_profile(os.environ.get("PAGEPOOL_TEST_PROFILE", "pagepool"))

@@ -273,14 +273,23 @@ class Sequences(RuleBasedStateMachine):
             assert pool.order or info.out == info.limit
             return None
 
-    @rule(i=st.integers(0, 99))
-    def alloc(self, i: int) -> None:
-        pool = self.pools[i % len(self.pools)]
-        page = self.allocate(pool, pool.pool.alloc)
-        if page is not None:
-            pool.out += 1
-            pool.allocated += 1
-            self.look(pool, page)
+    @rule(
+        pools=st.lists(st.integers(0, 99), min_size=1, max_size=6),
+        kinds=st.lists(st.sampled_from([*THROUGH_PAGE, *THROUGH_VIEW]), max_size=3),
+    )
+    def alloc(self, pools: list[int], kinds: list[str]) -> None:
+        """A page from each of them, and the views of the last."""
+        memory = None
+        for i in pools:
+            pool = self.pools[i % len(self.pools)]
+            page = self.allocate(pool, pool.pool.alloc)
+            if page is not None:
+                pool.out += 1
+                pool.allocated += 1
+                memory = self.look(pool, page)
+        if memory is not None and memory.page is not None:
+            for kind in kinds:
+                memory.views.append((kind, (THROUGH_PAGE | THROUGH_VIEW)[kind](memory.page)))
 
     @rule(i=st.integers(0, 99), n=st.sampled_from([1, 5, 64, 65, 200, 700]))
     def alloc_bulk(self, i: int, n: int) -> None:
@@ -368,12 +377,16 @@ class Sequences(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held())
     @rule(
-        i=st.integers(0, 999),
+        which=st.lists(st.integers(0, 999), min_size=1, max_size=6),
         how=st.sampled_from(["put", "page.put", "put_full", "recycle_direct", "with", "put_bulk"]),
         direct=st.booleans(),
     )
-    def put(self, i: int, how: str, direct: bool) -> None:
-        memory = self.pick(self.held(), i)
+    def put(self, which: list[int], how: str, direct: bool) -> None:
+        for i in which:
+            if self.held():
+                self.put_one(self.pick(self.held(), i), how, direct)
+
+    def put_one(self, memory: Memory, how: str, direct: bool) -> None:
         page, pool = memory.page, memory.pool.pool
         assert page is not None
         viewed = memory.is_viewed()

@@ -140,7 +140,8 @@ class Page:
     def view(self) -> memoryview:
         """All of it as writable bytes: the same object as long as the page stays in its pool.
 
-        Drop it (and slices of it) before the put, or the page leaves the pool:
+        Drop it (and slices of it, and weak references to it) before the put, or the page leaves
+        the pool:
         ``page.view()[:14] = header`` leaves nothing behind.
         """
 
