@@ -146,7 +146,7 @@ def test_a_short_period_is_warned_of_once(bench: Bench) -> None:
     result = bench("--loops", "2k", "--runs", "2")
     (line,) = [line for line in result.err.splitlines() if "too short" in line]
     assert re.search(
-        r"warning: \S+ and 8 more ran for less than 0\.05 s .*--loops \d+[kMG]?$", line
+        r"warning: \S+ and 8 more ran for less than 0\.01 s .*--loops \d+[kMG]?$", line
     )
 
 

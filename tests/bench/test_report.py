@@ -80,10 +80,10 @@ def test_short_and_disturbed() -> None:
     assert collector.too_short() == []
     ((name, share),) = collector.disturbed()
     assert name == "ring" and share == pytest.approx(0.7)
-    collector.add(Recorded(3, record("short", 49_999_999), cpu_share=0.1))
-    collector.add(Recorded(3, record("enough", 50_000_000), cpu_share=0.979))
+    collector.add(Recorded(3, record("short", 9_999_999), cpu_share=0.1))
+    collector.add(Recorded(3, record("enough", 10_000_000), cpu_share=0.979))
     ((name, seconds),) = collector.too_short()
-    assert name == "short" and seconds == pytest.approx(0.049999999)
+    assert name == "short" and seconds == pytest.approx(0.009999999)
     assert [name for name, _ in collector.disturbed()] == ["ring", "enough"]
 
 
@@ -161,8 +161,8 @@ def test_warnings_and_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == [
         "pagepool bench: warning: cannot pin",
         "pagepool bench: ring: measured something else",
-        "pagepool bench: warning: lock ran for less than 0.05 s (0.0010 s): too short to trust; "
-        "try --loops 1G",
+        "pagepool bench: warning: lock ran for less than 0.01 s (0.0010 s): too short to trust; "
+        "try --loops 200M",
     ]
 
 

@@ -126,7 +126,7 @@ def test_overlapping_ranges_are_named() -> None:
         (record(count=10**7), "loops", "lock 100000000 and 10000000"),
         (record(ghz=2.3), "clocks", "3.60 GHz and 2.30 GHz"),
         (record(), "same-measurement", "lock"),
-        (record(interval=99_000_000), "short", "lock (0.099 s)"),
+        (record(interval=9_900_000), "short", "lock (0.0099 s)"),
         (record(ghz=0.1), "slow-counter", "b is a 100 MHz timer"),
     ],
 )

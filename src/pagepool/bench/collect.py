@@ -7,8 +7,8 @@ from statistics import median_low
 from typing import NamedTuple
 
 from pagepool.bench.events import Event, Recorded, RunStarted, Started, TestFailed
-from pagepool.bench.simple import MIN_CPU_SHARE, SHORT_PERIOD
-from pagepool.results.model import Build, Machine, Record, ResultSet, Run
+from pagepool.bench.simple import MIN_CPU_SHARE
+from pagepool.results.model import SHORT_PERIOD, Build, Machine, Record, ResultSet, Run
 
 
 class Summary(NamedTuple):

@@ -33,9 +33,6 @@ MAX_LOOPS = _loops.MAX_LOOPS
 DEFAULT_RUNS = 3
 MAX_RUNS = 1000
 
-#: A record that took less (seconds) is doubted: an interrupt or two are a visible part of it.
-SHORT_PERIOD = 0.05
-
 #: A test that had less than this part of its CPU is doubted. The kernel's own housekeeping
 #: takes less than one in a hundred.
 MIN_CPU_SHARE = 0.98

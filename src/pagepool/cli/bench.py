@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -380,7 +381,8 @@ def fact_lines(facts: Machine, label: str | None = None) -> list[str]:
 
 
 def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:
-    from pagepool.bench import MAX_LOOPS, SHORT_PERIOD
+    from pagepool.bench import MAX_LOOPS
+    from pagepool.results.model import SHORT_PERIOD
 
     name, seconds = min(short, key=lambda item: item[1])
     loops = int(collector.settings["loops"])
@@ -411,6 +413,11 @@ def _compact(count: int) -> str:
     return str(count)
 
 
+def _printed(ns: float) -> str:
+    """Cut to three decimals, not rounded: as in the kernel's lines."""
+    return f"{math.floor(ns * 1000) / 1000:.3f}"
+
+
 def _print_table(collector: Collector) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -432,8 +439,8 @@ def _print_table(collector: Collector) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     for summary in summaries:
         cells = [
-            f"{summary.ns:.3f}",
-            f"{summary.ns_min:.3f}..{summary.ns_max:.3f}" if summary.runs > 1 else "",
+            _printed(summary.ns),
+            f"{_printed(summary.ns_min)}..{_printed(summary.ns_max)}" if summary.runs > 1 else "",
             f"{summary.cycles:.1f}",
             f"{summary.cycles_min:.1f}..{summary.cycles_max:.1f}" if summary.runs > 1 else "",
         ]

@@ -20,7 +20,15 @@ import msgspec
 from pagepool.compare import statistics
 from pagepool.compare.selection import Chosen
 from pagepool.results.errors import ResultsError
-from pagepool.results.model import OF_RECORDS, Build, Key, Oddity, Record, ResultSet
+from pagepool.results.model import (
+    OF_RECORDS,
+    SHORT_PERIOD,
+    Build,
+    Key,
+    Oddity,
+    Record,
+    ResultSet,
+)
 from pagepool.results.words import counter_ghz, hertz, test_name
 
 Metric: TypeAlias = Literal["cycles", "ns", "instructions"]
@@ -29,9 +37,6 @@ METRICS: tuple[Metric, ...] = ("cycles", "ns", "instructions")
 #: Tests that do not touch the pool. Between two kernels on one machine they should not move.
 CONTROLS = frozenset({"for_loop", "atomic_inc", "lock", "rcu", "this_cpu_inc"})
 
-#: Seconds. In a shorter record one lost millisecond (a timer tick, an interrupt) is more than
-#: 1 % of the figure. A maintainer called 0.054 s too short.
-SHORT_RECORD = 0.1
 #: GHz. No CPU that runs this has a slower clock: what ticks slower is a timer (arm64: 0.1).
 SLOW_COUNTER = 1.0
 #: Two sides whose counters differ by more than this ran on unlike machines.
@@ -480,14 +485,14 @@ def _build_warnings(
                     where = str(record.source) if record.source else side.name
                     text = f"{where}: {record.name} is left out ({', '.join(record.oddities)})"
                     result.append(Warn("left-out", text))
-                elif record.time_interval_ns and record.time_interval_ns < SHORT_RECORD * 1e9:
+                elif record.time_interval_ns and record.time_interval_ns < SHORT_PERIOD * 1e9:
                     name = test_name(key, group)
                     seconds = record.time_interval_ns / 1e9
                     short[name] = min(seconds, short.get(name, seconds))
     if short:
-        text = ", ".join(f"{name} ({seconds:.3f} s)" for name, seconds in short.items())
+        text = ", ".join(f"{name} ({seconds:.4f} s)" for name, seconds in short.items())
         result.append(
-            Warn("short", f"measured for less than {SHORT_RECORD} s: {text}; use more loops")
+            Warn("short", f"measured for less than {SHORT_PERIOD} s: {text}; use more loops")
         )
     for side, group in zip(sides, groups, strict=True):
         for key, records in group.items():

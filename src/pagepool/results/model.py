@@ -41,6 +41,11 @@ IMPOSSIBLE = frozenset({"zero-loops", "zero-time", "no-figure"})
 OF_RECORDS = IMPOSSIBLE | {"cut-short", "contradiction", "long-fraction"}
 
 
+#: Seconds. A shorter record is warned of, by who measures and by who compares: 0.1 ms of other work
+#: (an interrupt or two) is more than 1 % of it.
+SHORT_PERIOD = 0.01
+
+
 class Source(msgspec.Struct, frozen=True):
     """Where a record stands: file as it was named, first and last line (counted from 1)."""
 
