@@ -68,5 +68,5 @@ def pmu_error() -> int:
 def compiler() -> str:
     """The C compiler that built the loops, name and version."""
 
-def library_version() -> str:
+def core_version() -> str:
     """The version of the C library that is measured."""

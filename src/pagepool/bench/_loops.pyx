@@ -222,6 +222,6 @@ def compiler():
     return PP_BENCH_COMPILER.decode()
 
 
-def library_version():
+def core_version():
     """The version of the C library that is measured."""
     return page_pool_version().decode()

@@ -74,7 +74,7 @@ def _set_up(setup: Setup) -> Ready:
         counter=_loops.counter_name(),
         counter_khz=khz,
         compiler=_loops.compiler(),
-        version=_loops.library_version(),
+        version=_loops.core_version(),
         pmu_error=_loops.pmu_error(),
     )
 

@@ -773,18 +773,13 @@ cdef class PageBatch:
         raise TypeError("batches come from a pool: pool.alloc_bulk(n)")
 
     def __dealloc__(self):
-        cdef Py_ssize_t i, n = 0
+        cdef Py_ssize_t n
         cdef uint32_t pool_id
 
         if self.held_ and self.born == generation:
-            self.held_ = False
-            for i in range(self.n):
-                if self.raw[i] is not NULL:
-                    self.raw[n] = self.raw[i]
-                    n += 1
+            pool_id = page_pool_id(self.pool_.pool) if self.pool_.pool is not NULL else 0
+            n = self.put_raw()
             if n:
-                pool_id = page_pool_id(self.pool_.pool)
-                page_pool_put_page_bulk(self.raw, n)
                 self.pool_.settle()
                 _warn_dropped(pool_id, n, self.code, self.lasti)
         free(self.raw)
@@ -828,11 +823,9 @@ cdef class PageBatch:
             self.made[i] = page
         return self.made[i]
 
-    cdef void give_back(self) noexcept:
-        """HELD on entry."""
+    cdef Py_ssize_t put_raw(self) noexcept:
+        """Held on entry. Puts the pages that nobody has looked at; how many."""
         cdef Py_ssize_t i, n = 0
-        cdef PagePool pool = self.pool_
-        cdef Page page
 
         self.held_ = False
         for i in range(self.n):
@@ -841,6 +834,15 @@ cdef class PageBatch:
                 n += 1
         if n:
             page_pool_put_page_bulk(self.raw, n)
+        return n
+
+    cdef void give_back(self) noexcept:
+        """Held on entry."""
+        cdef Py_ssize_t i
+        cdef PagePool pool = self.pool_
+        cdef Page page
+
+        self.put_raw()
         if self.made is not None:
             for i in range(self.n):
                 if self.made[i] is not None:
