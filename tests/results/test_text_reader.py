@@ -129,6 +129,12 @@ def test_the_same_heading_on_another_machine_is_another_build() -> None:
     assert runs(line("a") + strange + line("c")) == [[3]]
 
 
+def test_a_short_record_says_nothing_about_the_machine() -> None:
+    # 40 us in which the process lost its CPU between the two clocks.
+    torn = line("a", 40_000).replace(":120000)", ":200000)")
+    assert runs(line("a", 10**9) + line("b", 40_000) + torn + line("b", 50_000)) == [[2, 2]]
+
+
 def test_a_version_typed_after_the_runs_is_theirs() -> None:
     results = read(line("a", 1001) + "Linux version 6.1.0 (gcc) #1 SMP\n" + line("b", 1002))
     (build,) = results.builds

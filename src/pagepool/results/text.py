@@ -23,6 +23,7 @@ from pagepool.results import headings
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import Line, RawLine, peel
 from pagepool.results.model import (
+    SHORT_PERIOD,
     Build,
     Input,
     Key,
@@ -354,7 +355,7 @@ class TextReader:
                 and record.uptime < stream.uptime
             )
         )
-        build = self._build(stream, line, record.tsc_ghz if begins else None)
+        build = self._build(stream, line, _clock(record) if begins else None)
         run = stream.run
         if run is None or begins:
             run = stream.run = _Run({**stream.common, **stream.settings}, line)
@@ -362,7 +363,7 @@ class TextReader:
             build.runs.append(run)
         stream.new_run = False
         stream.uptime = record.uptime
-        build.clock = build.clock or record.tsc_ghz
+        build.clock = build.clock or _clock(record)
         run.records.append(record)
         run.keys.add(record.key)
         self._number_of_records += 1
@@ -489,6 +490,13 @@ class TextReader:
 def _last(run: _Run) -> int:
     source = run.records[-1].source
     return source.last_line if source else run.line
+
+
+def _clock(record: Record) -> float | None:
+    """The counter's speed in GHz, where the record can tell: the two clocks are not read at one
+    moment, and what comes between is a visible part of a short record."""
+    short = (record.time_interval_ns or 0) < SHORT_PERIOD * 1e9
+    return None if short else record.tsc_ghz
 
 
 def _may_be(build: _Build, facts: Machine, clock: float | None) -> bool:
