@@ -263,48 +263,71 @@ TEST(random)
 	}
 }
 
-/* Two threads drop the last two users at the same moment: exactly one of them gets the page. */
+/* Two threads drop the last two users at the same moment, over and over: exactly one of them gets
+ * the page each time. Where they meet is a matter of nanoseconds, so it takes many rounds. */
+static uint32_t rounds = 20000; /* PP_TEST_ROUNDS */
+
 struct race {
 	struct page_pool *pool;
 	struct pp_page *page;
-	uint32_t go;
+	uint32_t round[2]; /* that each of the two has come to */
 };
 
-static void *put_a_piece(void *arg)
+/* Until the other is there, too. */
+static void meet(struct race *r, int me, uint32_t round)
+{
+	/* release and acquire: the page of the round is handed over with it. */
+	pp_store_release(&r->round[me], round);
+	for (int spins = 0; pp_load_acquire(&r->round[!me]) < round; spins++)
+		if (spins > 1000)
+			sched_yield(); /* the other has no CPU now */
+}
+
+static void *other_piece(void *arg)
 {
 	struct race *r = arg;
 
-	pp_fetch_add_relaxed(&r->go, 1u); /* only to start together */
-	for (int spins = 0; pp_load_relaxed(&r->go) < 2; spins++)
-		if (spins > 1000)
-			sched_yield(); /* the other has no CPU yet */
-	page_pool_put_full_page(r->pool, r->page, false);
+	for (uint32_t i = 0; i < rounds; i++) {
+		meet(r, 1, 2 * i + 1);
+		page_pool_put_full_page(r->pool, r->page, false);
+		meet(r, 1, 2 * i + 2);
+	}
 	return NULL;
 }
 
 TEST(two_last_pieces_at_once)
 {
 	struct pp_provider *arena = make_arena(4 * MIB);
-	struct page_pool *pool = make_pool(arena, 0, NULL);
+	struct race r = {.pool = make_pool(arena, 0, NULL)};
+	const char *n = getenv("PP_TEST_ROUNDS");
+	pthread_t thread;
 
-	for (int i = 0; i < 2000; i++) {
-		struct race r = {.pool = pool, .page = frag(pool, 2048, 0)};
+	if (n)
+		rounds = (uint32_t)strtoul(n, NULL, 10);
+	CHECK_EQ(pthread_create(&thread, NULL, other_piece, &r), 0);
+	for (uint32_t i = 0; i < rounds; i++) {
 		struct pp_page *next;
-		pthread_t thread;
 
-		frag(pool, 2048, 2048);
-		next = frag(pool, 4096, 0); /* used up: its two pieces are all it has */
+		r.page = frag(r.pool, 2048, 0);
+		frag(r.pool, 2048, 2048);
+		next = frag(r.pool, 4096, 0); /* used up: its two pieces are all it has */
 		CHECK_EQ(pp_page_users(r.page), 2);
-		CHECK_EQ(pthread_create(&thread, NULL, put_a_piece, &r), 0);
-		put_a_piece(&r);
-		pthread_join(thread, NULL);
-		CHECK_EQ(stats_of(pool).recycle_ring, i + 1);
+		meet(&r, 0, 2 * i + 1);
+		page_pool_put_full_page(r.pool, r.page, false);
+		meet(&r, 0, 2 * i + 2);
+		CHECK_EQ(stats_of(r.pool).recycle_ring, i + 1);
 		CHECK_EQ(pp_page_users(r.page), 1);
-		put_n(pool, 1, &next, true);
+		put_n(r.pool, 1, &next, true);
 	}
-	CHECK_POOL(pool);
-	end(pool, arena);
+	pthread_join(thread, NULL);
+	CHECK_POOL(r.pool);
+	end(r.pool, arena);
 }
+
+struct writer {
+	struct page_pool *pool;
+	struct pp_page *page;
+};
 
 /* What was written to the pieces comes before the page's next use: for ThreadSanitizer. The arena
  * has no other page left, so the next allocation is this page, as soon as it is in the ring. */
@@ -318,7 +341,7 @@ static void write_lines(struct pp_page *page, size_t from, size_t to, char what)
 
 static void *write_and_put(void *arg)
 {
-	struct race *r = arg;
+	struct writer *r = arg;
 
 	write_lines(r->page, 0, 2048, 1);
 	page_pool_put_full_page(r->pool, r->page, false);
@@ -333,7 +356,7 @@ TEST(writes_come_before_the_next_use)
 
 	alloc_n(pool, 1022, p);
 	for (int i = 0; i < 300; i++) {
-		struct race r = {.pool = pool, .page = frag(pool, 2048, 0)};
+		struct writer r = {.pool = pool, .page = frag(pool, 2048, 0)};
 		struct pp_page *next, *again;
 		pthread_t thread;
 
