@@ -2,7 +2,7 @@
 """The pool in Python: what people hold in their hands, over the C core."""
 
 from pagepool.engine._core import Arena, ArenaInfo, Napi, Page, PageBatch, PagePool
-from pagepool.engine.errors import (
+from pagepool.errors import (
     ForeignPage,
     Forked,
     InvalidParameter,

@@ -88,7 +88,7 @@ import threading
 import typing
 import warnings
 
-from pagepool.engine import errors
+from pagepool import errors
 from pagepool.snapshot.stats import PoolStats
 
 cdef extern from "Python.h":
