@@ -37,7 +37,7 @@ def main() -> None:
                 for i in range(BUDGET):
                     send.send(b"frame")
                     page = pool.alloc()
-                    receive.recv_into(page)
+                    receive.recv_into(page.view())
                     if i % 2:
                         passed.append(page)
                     else:

@@ -2,11 +2,13 @@
 """pagepool: the Linux kernel's page_pool in user space.
 
 The pool itself is here (``pagepool.PagePool`` and what belongs to it); it is imported when it is
-first asked for, because reading and comparing results needs no C code.
+first asked for, because reading and comparing results needs no C code. With
+``PAGEPOOL_ENGINE=model`` in the environment it is the pool in plain Python, ``pagepool.model``.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,10 +57,30 @@ __all__ = [
 ]
 
 
+def _engine() -> object:
+    """The package that has the pool. Raises ImportError."""
+    which = os.environ.get("PAGEPOOL_ENGINE", "")
+    if which == "model":
+        from pagepool import model
+
+        return model
+    if which not in ("", "c"):
+        raise ImportError(f"PAGEPOOL_ENGINE is {which!r}: must be c (the default) or model")
+    try:
+        from pagepool import engine
+    except ImportError as e:
+        raise ImportError(
+            f"the pool's C code cannot be imported ({e}); with PAGEPOOL_ENGINE=model in the "
+            "environment the pool in plain Python is used instead"
+        ) from e
+    return engine
+
+
 def __getattr__(name: str) -> object:
     if name in __all__:
-        from pagepool import engine
-
+        engine = _engine()
+        if not hasattr(engine, name):
+            raise AttributeError(f"the pool in plain Python (PAGEPOOL_ENGINE=model) has no {name}")
         value: object = getattr(engine, name)
         globals()[name] = value  # the next access does not come here
         return value

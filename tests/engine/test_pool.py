@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pagepool
-from pagepool.engine import errors
+from pagepool import errors
 
 
 def test_a_page_is_a_writable_buffer() -> None:

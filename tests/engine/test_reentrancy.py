@@ -631,6 +631,9 @@ NO_MEMORY = """
     import _testcapi, gc, sys, warnings
     import pagepool
 
+    # Looked up at once: the first look-up imports, which CPython may not survive without memory.
+    from pagepool import Napi, PagePool
+
     # CPython's own crashes where there is no memory for a frame object.
     warnings.warn = lambda *args, **options: str(args)
     sys.excepthook = sys.unraisablehook = lambda *_: None
@@ -716,7 +719,7 @@ NO_MEMORY = """
         lambda s: s["pool"].close(),
         lambda s: s["pool"].stats,
         lambda s: repr(s["pool"]) + repr(s["page"]) + repr(s["batch"]),
-        lambda s: pagepool.PagePool(provider=arena, napi=pagepool.Napi()).alloc,
+        lambda s: PagePool(provider=arena, napi=Napi()).alloc,
         put, drop, drop_batch,
     ]
     for call in calls:

@@ -11,7 +11,7 @@ from pagepool.engine._core import (
     Provider,
     Region,
 )
-from pagepool.engine.errors import (
+from pagepool.errors import (
     ForeignPage,
     Forked,
     InvalidParameter,

@@ -98,7 +98,7 @@ import threading
 import typing
 import warnings
 
-from pagepool.engine import errors
+from pagepool import errors
 from pagepool.snapshot.stats import PoolStats
 
 cdef extern from "Python.h":
@@ -621,6 +621,15 @@ cdef class Page:
             self.page = NULL
         if pool.closed_:
             pool.settle()
+
+    cdef bint is_viewed(self) noexcept:
+        """Not put yet: does anybody have a view of it?"""
+        cdef void *memory = NULL if self.piece else pp_page_private(self.page)
+
+        return self.views or (
+            memory is not NULL
+            and _memory_is_held(<PyObject *>memory, (<Memory>memory).view)
+        )
 
     cdef void give_back(self, unsigned dma_sync_size, bint allow_direct) noexcept:
         """HELD on entry."""
@@ -1157,7 +1166,7 @@ cdef class PagePool:
         n = 0
         for i in range(len(gathered)):
             page = <Page>gathered[i]
-            if page.views or pp_page_private(page.page) is not NULL:
+            if page.is_viewed():
                 page.state = HELD
                 page.give_back(UINT32_MAX, False)
             else:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The eleven statistics while they are counted, and what is in flight."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pagepool.snapshot import PoolStats
+
+
+@dataclasses.dataclass
+class Counters:
+    """Meaning as in ``PoolStats``."""
+
+    alloc_fast: int = 0
+    alloc_slow: int = 0
+    alloc_slow_high_order: int = 0
+    alloc_empty: int = 0
+    alloc_refill: int = 0
+    alloc_waive: int = 0
+    recycle_cached: int = 0
+    recycle_cache_full: int = 0
+    recycle_ring: int = 0
+    recycle_ring_full: int = 0
+    recycle_released_refcnt: int = 0
+
+    def snapshot(self) -> PoolStats:
+        """The counters of this moment."""
+        return PoolStats(**dataclasses.asdict(self))
+
+
+@dataclasses.dataclass
+class InFlight:
+    """Pages that came into the pool, and pages that left it: serial numbers of 32 bits."""
+
+    held: int = 0
+    released: int = 0
+
+    def hold(self, n: int) -> None:
+        """n pages came in."""
+        self.held = (self.held + n) & 0xFFFFFFFF
+
+    def release(self) -> None:
+        """A page left."""
+        self.released = (self.released + 1) & 0xFFFFFFFF
+
+    @property
+    def pages(self) -> int:
+        """Rule: the difference, right across the wrap; negative would be a bug."""
+        return ((self.held - self.released + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The pool as Python sees it: who may call what, over the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self, SupportsIndex, final
+
+from pagepool import errors
+from pagepool.model.arena import Arena
+from pagepool.model.context import STEP
+from pagepool.model.handles import Page, PageBatch, site
+from pagepool.model.limits import (
+    DEFAULT_POOL_SIZE,
+    MAX_ORDER,
+    MAX_POOL_SIZE,
+    PAGE_SIZE,
+    check_node,
+    check_seconds,
+    node_number,
+    unsigned,
+)
+from pagepool.model.napi import Napi
+from pagepool.model.rules import Pool
+from pagepool.snapshot import PoolStats
+
+
+def _is_a(thing: object, cls: type, what: str) -> None:
+    if not isinstance(thing, cls):
+        raise TypeError(f"{what} must be a {cls.__name__}, not {type(thing).__name__}")
+
+
+@final
+class PagePool:
+    """The kernel's page_pool: pages that come back are handed out again.
+
+    One consumer allocates: the thread inside the pool's napi, or without a napi any one thread at
+    a time. Pages come back from any thread, also after the pool was closed. A context manager;
+    leaving it closes it.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool_size: SupportsIndex = 0,
+        order: SupportsIndex = 0,
+        node: SupportsIndex | None = None,
+        napi: Napi | None = None,
+        provider: Arena | None = None,
+        statistics: bool = True,
+        retry: float = 1.0,
+        warn: float = 60.0,
+    ) -> None:
+        """Make a pool; pages come when the first is allocated.
+
+        pool_size: slots of the ring, in pages; 0: 1024; over 16384: clamped, as in Linux 6.17.
+        order: a page is ``4096 << order`` bytes; 10 at most.
+        node: NUMA node that pages should be on; others are given back (``alloc_waive``).
+        napi: the consumer's context.
+        provider: where pages come from; ``None``: an arena of its own.
+        statistics: ``False``: ``stats`` raises NotSupported.
+        retry, warn: seconds; checked and not used, since the model has no clock.
+
+        Raises InvalidParameter, TypeError.
+        """
+        high = unsigned(order, "order", 0xFFFF)
+        size = unsigned(pool_size, "pool_size", 0xFFFFFFFF)
+        nid = node_number(node)
+        check_seconds(retry, "retry")
+        check_seconds(warn, "warn")
+        if napi is not None:
+            _is_a(napi, Napi, "napi")
+        if provider is not None:
+            _is_a(provider, Arena, "provider")
+        if high > MAX_ORDER:
+            raise errors.InvalidParameter(
+                f"order {high}: a page is at most of order {MAX_ORDER} "
+                f"({PAGE_SIZE << MAX_ORDER} bytes)"
+            )
+        self._provider = provider
+        self._arena = Arena() if provider is None else provider
+        self._statistics = statistics
+        self._closed = False
+        with STEP:
+            ring = min(size or DEFAULT_POOL_SIZE, MAX_POOL_SIZE)
+            self._pool = Pool(ring, high, check_node(nid), self._arena)
+            self._pool.napi = napi
+
+    # -- who may do what
+
+    def _check(self) -> None:
+        # Rule: a closed pool allocates never again.
+        if self._closed:
+            raise errors.PoolClosed("the pool is closed: nothing is allocated from it any more")
+
+    def _elsewhere(self) -> bool:
+        napi = self._pool.napi
+        return napi is not None and not napi.entered
+
+    def _check_consumer(self) -> None:
+        self._check()
+        # Rule: only the consumer allocates: with a napi, the thread that is in it.
+        if self._elsewhere():
+            raise errors.WrongContext(
+                f"pool {self.id} is bound to a napi, and this thread is not in it: "
+                "allocate inside `with napi:`"
+            )
+
+    def _check_promise(self) -> None:
+        # Rule: a promise of direct recycling that is known to be broken is refused.
+        if self._elsewhere():
+            raise errors.WrongContext(
+                f"pool {self.id} is bound to a napi, and this thread is not in it: "
+                "the promise of direct recycling cannot be kept"
+            )
+
+    # -- allocate
+
+    def alloc(self) -> Page:
+        """One page; its content is what the last user left, or zeros.
+
+        Raises OutOfPages, WrongContext (bound to a napi, and the calling thread is not in it),
+        PoolClosed.
+        """
+        with STEP:
+            self._check_consumer()
+            self._arena.settle()
+            frame = self._pool.alloc()
+            if frame is None:
+                raise self._out_of_pages()
+            return Page._of(self, frame, site(2))
+
+    def alloc_frag(self, size: int, /) -> Page:
+        """A piece of a page, for a small buffer: a Page of exactly ``size`` bytes.
+
+        Raises as ``alloc``, and InvalidParameter for a size below 1 or over ``page_size``.
+        """
+        with STEP:
+            self._check_consumer()
+            # Rule: a piece larger than the page is refused.
+            if not 1 <= size <= self.page_size:
+                raise errors.InvalidParameter(
+                    f"a piece of {size} bytes: must be from 1 to {self.page_size}, "
+                    "the page of this pool"
+                )
+            self._arena.settle()
+            piece = self._pool.alloc_frag(size)
+            if piece is None:
+                raise self._out_of_pages()
+            frame, offset = piece
+            return Page._piece_of(self, frame, site(2), offset, size)
+
+    def alloc_bulk(self, n: int, /) -> PageBatch:
+        """Up to n pages, at least one. Raises as ``alloc``, and InvalidParameter for n < 1."""
+        with STEP:
+            self._check_consumer()
+            if n < 1:
+                raise errors.InvalidParameter(f"alloc_bulk of {n} pages: ask for at least one")
+            self._arena.settle()
+            frames = self._pool.alloc_bulk(n)
+            # Rule: fewer pages than asked for are a success, none are not.
+            if not frames:
+                raise self._out_of_pages()
+            return PageBatch._of(self, frames, site(2))
+
+    def _out_of_pages(self) -> errors.OutOfPages:
+        return errors.OutOfPages(
+            f"pool {self.id} has no page: its provider is at its limit or the "
+            f"system is out of memory, {self.inflight} pages in flight"
+        )
+
+    # -- put
+
+    def put(self, page: Page, /, *, allow_direct: bool = False, dma_sync_size: int = -1) -> None:
+        """Give a page back; from any thread.
+
+        allow_direct: the promise that the caller runs where the consumer runs. True by itself
+        inside the pool's napi.
+        dma_sync_size: bytes that the device may have to see; there is no device yet.
+
+        Raises PageGone (put already), ForeignPage (of another pool), WrongContext (the promise is
+        known to be broken); the page then stays what it was.
+        """
+        _is_a(page, Page, "page")
+        if dma_sync_size < -1:
+            raise errors.InvalidParameter(
+                f"dma_sync_size is {dma_sync_size}: must be a number of bytes, or -1 for all"
+            )
+        with STEP:
+            page._check()
+            # Rule: a page goes back to its own pool.
+            if page.pool is not self:
+                raise errors.ForeignPage(
+                    f"page allocated at {page.allocated_at} belongs to pool "
+                    f"{page.pool.id}, not to this one"
+                )
+            if allow_direct:
+                self._check_promise()
+            self._arena.settle()
+            page._give_back(allow_direct)
+
+    def put_full(self, page: Page, /, *, allow_direct: bool = False) -> None:
+        """``put`` with all of the page to be synced for the device."""
+        self.put(page, allow_direct=allow_direct)
+
+    def recycle_direct(self, page: Page, /) -> None:
+        """``put_full`` with ``allow_direct``."""
+        self.put(page, allow_direct=True)
+
+    @staticmethod
+    def put_bulk(pages: PageBatch | Iterable[Page], /) -> None:
+        """Give many pages back, possibly of several pools.
+
+        Direct for pools whose napi the calling thread is in. Nothing is put if one of them cannot
+        be: raises PageGone, TypeError.
+        """
+        if isinstance(pages, PageBatch):
+            pages.put()
+            return
+        with STEP:
+            gathered = list(pages)
+            seen: set[int] = set()
+            # Rule: all or nothing.
+            for page in gathered:
+                if not isinstance(page, Page):
+                    raise TypeError(f"put_bulk takes pages, not {type(page).__name__}")
+                if id(page) in seen:
+                    raise errors.PageGone(
+                        f"page allocated at {page.allocated_at} is in this put_bulk twice"
+                    )
+                page._check()
+                seen.add(id(page))
+            for page in gathered:
+                page.pool._arena.settle()
+            # Rule: pages that somebody has a view of leave their pool, before the others are put.
+            bulk = []
+            for page in gathered:
+                if page._viewed:
+                    page._give_back(False)
+                else:
+                    bulk.append(page._frame)
+                    page._held = False
+            Pool.put_bulk(bulk)
+
+    # -- settings
+
+    def update_nid(self, node: SupportsIndex | None, /) -> None:
+        """Pages should be on another NUMA node now: the cache goes back to the provider.
+
+        The consumer's call. Raises WrongContext, PoolClosed, InvalidParameter.
+        """
+        nid = node_number(node)
+        with STEP:
+            self._check_consumer()
+            check_node(nid)
+            self._arena.settle()
+            self._pool.update_nid(nid)
+
+    def enable_direct_recycling(self, napi: Napi, /) -> None:
+        """Bind the pool to a napi. Raises WrongContext if it is bound to another."""
+        _is_a(napi, Napi, "napi")
+        with STEP:
+            self._check()
+            if self._pool.napi not in (None, napi):
+                raise errors.WrongContext(
+                    f"pool {self.id} is bound to another napi: disable direct recycling first"
+                )
+            self._pool.napi = napi
+
+    def disable_direct_recycling(self) -> None:
+        """Unbind it. Raises WrongContext while a thread is in the napi."""
+        with STEP:
+            self._check()
+            if self._pool.napi is not None and self._pool.napi.taken:
+                raise errors.WrongContext(
+                    f"a thread is in the napi of pool {self.id}: let it leave first"
+                )
+            self._pool.napi = None
+
+    # -- the end
+
+    def close(self) -> None:
+        """Destroy the pool; again: nothing happens.
+
+        Cache and ring go back to the provider. With pages out it lives on until the last one is
+        put. Raises WrongContext while another thread is in its napi.
+        """
+        with STEP:
+            if self._closed:
+                return
+            napi = self._pool.napi
+            # Rule: not under another thread's poll.
+            if napi is not None and napi.taken and not napi.entered:
+                raise errors.WrongContext(
+                    f"thread {napi._name!r} is in the napi of pool {self.id}: "
+                    "let it leave before the pool is closed"
+                )
+            self._closed = True
+            self._arena.settle()
+            self._pool.destroy()
+
+    def __del__(self) -> None:
+        """Dropped: no Page is left, they keep the pool; what is cached goes back."""
+        pool = getattr(self, "_pool", None)
+        if pool is not None and not self._closed:
+            STEP.later(pool.destroy)
+
+    def __enter__(self) -> Self:
+        """Raises PoolClosed."""
+        self._check()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """``close``."""
+        self.close()
+
+    # -- facts
+
+    @property
+    def stats(self) -> PoolStats:
+        """The counters of this moment. Raises NotSupported."""
+        with STEP:
+            if not self._statistics:
+                raise errors.NotSupported(f"pool {self.id} was made without statistics")
+            return self._pool.count.snapshot()
+
+    @property
+    def inflight(self) -> int:
+        """Pages handed out or in cache or ring: held minus released, 32 bits, signed."""
+        return self._pool.in_flight.pages
+
+    @property
+    def id(self) -> int:
+        """From 1, unique in the process."""
+        return self._pool.id
+
+    @property
+    def order(self) -> int:
+        """Of its pages."""
+        return self._pool.order
+
+    @property
+    def pool_size(self) -> int:
+        """Slots of the ring, in pages."""
+        return self._pool.ring.size
+
+    @property
+    def page_size(self) -> int:
+        """Bytes of a page: ``4096 << order``."""
+        return PAGE_SIZE << self._pool.order
+
+    @property
+    def node(self) -> int | None:
+        """NUMA node asked for."""
+        return self._pool.node
+
+    @property
+    def napi(self) -> Napi | None:
+        """The napi that it is bound to."""
+        return self._pool.napi
+
+    @property
+    def provider(self) -> Arena | None:
+        """The arena that was given; ``None``: one of its own."""
+        return self._provider
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed?"""
+        return self._closed
+
+    def __repr__(self) -> str:
+        """Sizes and what is in flight."""
+        return (
+            f"<pagepool.PagePool {self.id}: pages of {self.page_size} bytes, "
+            f"ring of {self.pool_size}, {self.inflight} in flight"
+            f"{', closed' if self._closed else ''}>"
+        )

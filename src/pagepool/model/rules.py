@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The rules of the page_pool: where a page comes from, and where it goes when it is put.
+
+This is the specification; ``handles.py`` and ``pool.py`` only put Python objects around it. Nothing
+here checks its caller, as the C core does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from pagepool.model.arena import Arena
+from pagepool.model.cache import Cache
+from pagepool.model.counters import Counters, InFlight
+from pagepool.model.frame import Frame
+from pagepool.model.limits import BULK, CACHE_LINE, CACHE_REFILL, FRAG_BIAS, PAGE_SIZE
+from pagepool.model.napi import Napi
+from pagepool.model.ring import Ring
+
+_ids = itertools.count(1)
+
+
+class Pool:
+    """One consumer's pages: cache, ring, the page that is being cut up, and the counts."""
+
+    def __init__(self, ring_size: int, order: int, node: int | None, arena: Arena) -> None:
+        """Empty: pages come when the first is allocated."""
+        self.id = next(_ids)
+        self.order = order
+        self.node = node
+        self.arena = arena
+        self.napi: Napi | None = None
+        self.dying = False
+        self.cache = Cache()
+        self.ring = Ring(ring_size)
+        self.frag: Frame | None = None  # the page that is being cut up
+        self.frag_offset = 0  # where its next piece starts, bytes
+        self.frag_users = 0  # pieces of it handed out
+        self.count = Counters()
+        self.in_flight = InFlight()
+
+    # -- allocate: the consumer
+
+    def alloc(self) -> Frame | None:
+        """A page, or None: no page to be had."""
+        # Rule 1: the cache is not empty: the newest page. `fast`.
+        if len(self.cache):
+            self.count.alloc_fast += 1
+            return self.cache.pop()
+        # Rule 2: the ring is empty: `empty`, on to the provider.
+        if self.ring.peek() is None:
+            self.count.alloc_empty += 1
+        else:
+            self._refill()
+        # Rule 3: there is a page in the cache now: `refill`.
+        if len(self.cache):
+            self.count.alloc_refill += 1
+            return self.cache.pop()
+        # Rule 4: the provider.
+        return self._alloc_slow()
+
+    def _refill(self) -> None:
+        """Pages go from the ring into the empty cache, until it holds 64 or the ring is empty."""
+        while len(self.cache) < CACHE_REFILL:
+            frame = self.ring.peek()
+            # Rule: the ring is empty.
+            if frame is None:
+                break
+            self.ring.discard()
+            # Rule: a page on the wrong node leaves the pool, `waive`, and the refill ends.
+            if self._wrong_node(frame):
+                self.count.alloc_waive += 1
+                self._leave(frame)
+                break
+            self.cache.push(frame)
+
+    def _wrong_node(self, frame: Frame) -> bool:
+        # Rule: without a node asked for, any page is right.
+        return self.node is not None and frame.node != self.node
+
+    def _alloc_slow(self) -> Frame | None:
+        # Rule: a higher order is one page a call; order 0 is up to 64, into the cache.
+        frames = self.arena.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
+        # Rule: nothing to be had: nothing is counted.
+        if not frames:
+            return None
+        for frame in frames:
+            self._enter(frame)
+            self.cache.push(frame)
+        # Rule: one call counts one, `slow` or `slow_high_order`, however many pages came.
+        if self.order:
+            self.count.alloc_slow_high_order += 1
+        else:
+            self.count.alloc_slow += 1
+        return self.cache.pop()
+
+    def alloc_bulk(self, n: int) -> list[Frame]:
+        """Up to n pages. Rule: as n allocations, until there is no page to be had."""
+        frames: list[Frame] = []
+        while len(frames) < n and (frame := self.alloc()) is not None:
+            frames.append(frame)
+        return frames
+
+    def alloc_frag(self, size: int) -> tuple[Frame, int] | None:
+        """A piece of 1 to page size bytes: its page, and where in it; None: no page to be had."""
+        room = PAGE_SIZE << self.order
+        # Rule: pieces start on cache lines.
+        size = -(-size // CACHE_LINE) * CACHE_LINE
+        frame = self.frag
+        # Rule: pieces of one page follow each other until the next does not fit.
+        if frame is not None and self.frag_offset + size <= room:
+            offset = self.frag_offset
+            self.frag_offset += size
+            self.frag_users += 1
+            return frame, offset
+        # Rule: the page is used up. If all its pieces are back it is used again in place, and that
+        # counts as a page that was put into the cache and taken out.
+        if frame is not None and self._drop_rest(frame):
+            self.count.alloc_fast += 1
+            self.count.recycle_cached += 1
+            return self._cut_first(frame, size), 0
+        # Rule: else the next page.
+        self.frag = None
+        frame = self.alloc()
+        if frame is None:
+            return None
+        return self._cut_first(frame, size), 0
+
+    def _cut_first(self, frame: Frame, size: int) -> Frame:
+        self.frag = frame
+        self.frag_offset = size
+        self.frag_users = 1
+        # Rule: more users than there can be pieces, so that handing one out counts nothing.
+        frame.users = FRAG_BIAS
+        return frame
+
+    def _drop_rest(self, frame: Frame) -> bool:
+        """The users never handed out let go. True: all pieces are back, the page is here."""
+        # Rule: pieces are out: the last of them brings the page back.
+        if not frame.drop_users(FRAG_BIAS - self.frag_users):
+            return False
+        # Rule: somebody else holds the page, or it is an emergency one: it leaves the pool. Nobody
+        # put it, so nothing is counted in `recycle`.
+        if not frame.recyclable:
+            self._leave(frame)
+            return False
+        return True
+
+    # -- entering and leaving the pool
+
+    def _enter(self, frame: Frame) -> None:
+        frame.pool = self
+        self.in_flight.hold(1)
+
+    def _leave(self, frame: Frame) -> None:
+        """Count it out, then give the pool's reference back; the last holder frees the page."""
+        self.in_flight.release()
+        frame.pool = None
+        frame.drop()
+
+    # -- put: anyone
+
+    def put(self, frame: Frame, allow_direct: bool) -> None:
+        """The page, or a piece of it, comes back."""
+        # Rule 2: direct by the caller's promise, or because it is inside the pool's napi.
+        direct = allow_direct or self._local
+        # Rule 1: not the last piece: done.
+        if not frame.drop_users(1):
+            return
+        # Rule 4: somebody else holds it, or it is from emergency reserves: it leaves the pool.
+        if not frame.recyclable:
+            self.count.recycle_released_refcnt += 1
+            self._leave(frame)
+        # Rule 3: direct and room in the cache; else the ring.
+        elif not (direct and self._recycle_in_cache(frame)):
+            self._recycle_in_ring([frame])
+
+    @property
+    def _local(self) -> bool:
+        return self.napi is not None and self.napi.entered
+
+    def _recycle_in_cache(self, frame: Frame) -> bool:
+        # Rule: direct recycling is switched off when the pool is destroyed.
+        if self.dying:
+            return False
+        # Rule: no room: `cache_full`, on to the ring.
+        if self.cache.full:
+            self.count.recycle_cache_full += 1
+            return False
+        self.count.recycle_cached += 1
+        self.cache.push(frame)
+        return True
+
+    def _recycle_in_ring(self, frames: list[Frame]) -> None:
+        """One call of the ring's lock, for at most 64 pages."""
+        # Rule: the pool was destroyed: nothing would take them out again. They count as passing
+        # through the ring, and leave at once.
+        if self.dying:
+            for frame in frames:
+                self.count.recycle_ring += 1
+                self._leave(frame)
+            return
+        fitted = 0
+        while fitted < len(frames) and self.ring.produce(frames[fitted]):
+            fitted += 1
+        self.count.recycle_ring += fitted
+        # Rule: what does not fit leaves the pool; `ring_full` counts the call, not the pages.
+        if fitted < len(frames):
+            self._count_ring_full(len(frames) - fitted)
+        for frame in frames[fitted:]:
+            self._leave(frame)
+
+    def _count_ring_full(self, pages: int) -> None:
+        del pages
+        self.count.recycle_ring_full += 1
+
+    @staticmethod
+    def put_bulk(frames: Iterable[Frame]) -> None:
+        """Many pages, possibly of several pools."""
+        rest = list(frames)
+        # Rule: one pool after the other, in the order of their first pages.
+        while rest:
+            pool = rest[0].pool
+            assert pool is not None, "a page that is in flight has a pool"
+            mine = [frame for frame in rest if frame.pool is pool]
+            rest = [frame for frame in rest if frame.pool is not pool]
+            pool._put_some(mine)
+
+    def _put_some(self, frames: list[Frame]) -> None:
+        """All of this pool's."""
+        # Rule: nobody promises anything for a bulk put; the napi says whether it is direct.
+        direct = self._local
+        bulk: list[Frame] = []
+        for frame in frames:
+            # Rule: a piece, or a page that cannot be recycled: by itself.
+            if not frame.recyclable:
+                self.put(frame, direct)
+            # Rule: into the cache while there is room; the rest into the ring, 64 at a time.
+            elif not (direct and self._recycle_in_cache(frame)):
+                bulk.append(frame)
+                if len(bulk) == BULK:
+                    self._recycle_in_ring(bulk)
+                    bulk = []
+        if bulk:
+            self._recycle_in_ring(bulk)
+
+    # -- settings and the end: the consumer
+
+    def update_nid(self, node: int | None) -> None:
+        """Rule: the cache goes back to the provider; what is in the ring is looked at in refill."""
+        self.node = node
+        for frame in self.cache.pop_all():
+            self._leave(frame)
+
+    def destroy(self) -> None:
+        """Rule: the page that is being cut up, the cache, the ring; stragglers come to `put`."""
+        self.napi = None
+        self.dying = True
+        frag, self.frag = self.frag, None
+        if frag is not None and self._drop_rest(frag):
+            self._leave(frag)
+        for frame in self.cache.pop_all():
+            self._leave(frame)
+        for frame in self.ring.consume_all():
+            self._leave(frame)
