@@ -671,8 +671,11 @@ cdef class Page:
         return <object>(<Memory>memory).view
 
     def put(self, *, bint allow_direct=False):
-        self.check()
-        self.pool_.put_page(self, UINT32_MAX, allow_direct)
+        if self.state != HELD or self.born != generation:
+            self.check()
+        if allow_direct:
+            self.pool_.check_promise()
+        self.give_back(UINT32_MAX, allow_direct)
 
     def __enter__(self):
         self.check()
@@ -749,7 +752,6 @@ cdef inline void _hold(Page page, PagePool pool, pp_page *c, PyObject *code, int
     page.code = code
     page.lasti = lasti
     page.born = generation
-    page.piece = False
     page.state = HELD
 
 
@@ -1047,7 +1049,13 @@ cdef class PagePool:
         cdef int lasti
         cdef Page page = Page.__new__(Page)
 
-        self.check_consumer()
+        # The usual case without a call; the call finds out what is wrong.
+        if (
+            self.born != generation
+            or self.closed_
+            or (self.cnapi is not NULL and not pp_napi_entered(self.cnapi))
+        ):
+            self.check_consumer()
         c = page_pool_alloc_pages(self.pool)
         if c is NULL:
             raise self.out_of_pages()
