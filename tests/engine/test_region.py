@@ -135,6 +135,16 @@ def test_providers_are_made_once_and_only_as_one_of_the_two() -> None:
         arena.__init__()
     with pytest.raises(TypeError, match="is made once"):
         region.__init__(bytearray(1 << 16))
+    made = pagepool.Arena.__new__(pagepool.Arena)
+
+    class Maker:
+        def __index__(self) -> int:
+            made.__init__(limit=4 << 20)
+            return 8 << 20
+
+    with pytest.raises(TypeError, match="is made once"):
+        made.__init__(limit=Maker())
+    assert made.info.limit == 4 << 20
     for cls in (pagepool.Provider, pagepool.Arena, pagepool.Region):
         never = cls.__new__(cls)
         assert "never made" in repr(never)

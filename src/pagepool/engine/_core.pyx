@@ -336,9 +336,6 @@ cdef class Arena(Provider):
     def __init__(self, *, limit=0, reserve=0, node=None, huge="none"):
         cdef pp_arena_params params
 
-        if self.provider is not NULL:
-            raise TypeError("an Arena is made once")
-        self.born = generation
         params.size = sizeof(params)
         params.limit = _unsigned(limit, "limit", 0xffffffffffffffff)
         params.reserve = _unsigned(reserve, "reserve", 0xffffffffffffffff)
@@ -346,6 +343,10 @@ cdef class Arena(Provider):
         if huge not in _HUGE:
             raise errors.InvalidParameter(f"huge is {huge!r}: must be one of {', '.join(_HUGE)}")
         params.huge = _HUGE[huge]
+        # After the arguments, whose own code may have made it meanwhile.
+        if self.provider is not NULL:
+            raise TypeError("an Arena is made once")
+        self.born = generation
         err = pp_arena_create(&params, &self.provider)
         if err:
             raise _error(err)
@@ -378,9 +379,6 @@ cdef class Region(Provider):
         cdef Py_buffer *view
         cdef size_t head
 
-        if self.provider is not NULL:
-            raise TypeError("a Region is made once")
-        self.born = generation
         params.size = sizeof(params)
         params.reserve = _unsigned(reserve, "reserve", 0xffffffffffffffff)
         params.nid = _node(node)
@@ -392,6 +390,12 @@ cdef class Region(Provider):
         except BaseException:
             free(view)
             raise
+        # After the arguments, whose own code may have made it meanwhile.
+        if self.provider is not NULL:
+            PyBuffer_Release(view)
+            free(view)
+            raise TypeError("a Region is made once")
+        self.born = generation
         self.start = <size_t>view.buf
         self.length = <size_t>view.len
         # Pages are aligned; what is before the first is not used.
@@ -962,8 +966,7 @@ cdef class PagePool:
 
     cdef int check(self) except -1:
         """The caller's to use, and not closed."""
-        if self.born != generation:
-            _forked("pool")
+        self.check_process()
         if self.closed_:
             raise errors.PoolClosed("the pool is closed: nothing is allocated from it any more")
         return 0
@@ -1225,8 +1228,7 @@ cdef class PagePool:
     def close(self):
         cdef object napi = self.napi_  # see disable_direct_recycling
 
-        if self.born != generation:
-            _forked("pool")
+        self.check_process()
         if self.closed_:
             return
         if self.cnapi is not NULL and self.napi_.owner is not None \
