@@ -131,6 +131,31 @@ struct pp_region_params {
  * -ENOMEM.
  */
 PAGEPOOL_API int pp_region_create(const struct pp_region_params *params, struct pp_provider **ret);
+
+/*
+ * A provider of the caller's own. Its callbacks come from whatever thread needs a page or gives the
+ * last reference to one up, several at once; they must not call the library.
+ */
+struct pp_provider_params {
+	size_t size;      /* sizeof(struct pp_provider_params), set by PP_PROVIDER_PARAMS_INIT */
+	size_t max_bytes; /* that are ever out at once; needed */
+	int nid;          /* as in pp_arena_params */
+	void *ctx;
+	/* Up to n blocks of PP_PAGE_SIZE << order bytes, aligned to PP_PAGE_SIZE, on that node if
+	 * it can be, into memory[]; how many. Needed. */
+	size_t (*alloc)(void *ctx, unsigned order, int nid, size_t n, void **memory);
+	/* A block comes back. Needed. */
+	void (*free)(void *ctx, void *memory, unsigned order);
+	/* The last reference and the last page are gone. NULL: nobody needs to know. */
+	void (*release)(void *ctx);
+};
+#define PP_PROVIDER_PARAMS_INIT                                                   \
+	{                                                                         \
+		.size = sizeof(struct pp_provider_params), .nid = PP_NUMA_NO_NODE \
+	}
+PAGEPOOL_API int pp_provider_create(const struct pp_provider_params *params,
+				    struct pp_provider **ret);
+
 PAGEPOOL_API void pp_provider_get(struct pp_provider *provider);
 /* The memory goes when the last reference and the last page are gone. */
 PAGEPOOL_API void pp_provider_put(struct pp_provider *provider);
@@ -142,7 +167,12 @@ struct pp_provider_info {
 	uint64_t out;    /* bytes handed out and not yet back */
 	uint64_t failed; /* requests that ended with no page at all */
 	int nid;
-	unsigned huge; /* enum pp_hugepages */
+	unsigned huge;  /* enum pp_hugepages */
+	unsigned lacks; /* enum pp_lacks: what was asked for and is not to be had here */
+};
+enum pp_lacks {
+	PP_LACKS_NODE = 1, /* the memory could not be bound to its NUMA node: this is a label */
+	PP_LACKS_THP = 2,  /* the system's transparent huge pages are switched off */
 };
 PAGEPOOL_API int pp_provider_get_info(struct pp_provider *provider, struct pp_provider_info *ret);
 /* The page that holds this address; NULL: none of this provider's that is handed out. */
@@ -160,11 +190,178 @@ PAGEPOOL_API int pp_napi_exit(struct pp_napi *napi);
 /* Is the calling thread in it? */
 PAGEPOOL_API bool pp_napi_entered(const struct pp_napi *napi);
 
+/* ---- devices: who else reads and writes the pages ------------------------------------------- */
+
+struct pp_device; /* what pages are mapped for */
+struct pp_iommu;  /* a software IOMMU, with devices behind it */
+
+/* The kernel's numbers. */
+enum pp_dma_direction {
+	PP_DMA_BIDIRECTIONAL = 0,
+	PP_DMA_TO_DEVICE = 1,
+	PP_DMA_FROM_DEVICE = 2,
+};
+
+/*
+ * A device of the caller's own. The callbacks come from whatever thread a page enters or leaves
+ * its pool in, several at once; they must not call the library. length is a page's, or a part's.
+ */
+struct pp_device_params {
+	size_t size;      /* sizeof(struct pp_device_params), set by PP_DEVICE_PARAMS_INIT */
+	const char *name; /* for messages; copied; NULL: "device" */
+	void *ctx;
+	/* 0 and the address by which the device knows the memory, or a negative errno. Needed. */
+	int (*map)(void *ctx, void *memory, size_t length, enum pp_dma_direction dir,
+		   uint64_t *dma);
+	/* Needed. */
+	void (*unmap)(void *ctx, uint64_t dma, size_t length, enum pp_dma_direction dir);
+	/* length bytes at offset of the mapping at dma: what the CPU wrote is the device's to see,
+	 * or the other way round. NULL: both see the same memory at any time. */
+	void (*sync_for_device)(void *ctx, uint64_t dma, size_t offset, size_t length,
+				enum pp_dma_direction dir);
+	void (*sync_for_cpu)(void *ctx, uint64_t dma, size_t offset, size_t length,
+			     enum pp_dma_direction dir);
+	/* The device itself writes and reads memory, as for a NIC model: 0 or a negative errno.
+	 * NULL: -EOPNOTSUPP. */
+	int (*write)(void *ctx, uint64_t dma, const void *data, size_t length);
+	int (*read)(void *ctx, uint64_t dma, void *data, size_t length);
+	/* The last reference is gone. NULL: nobody needs to know. */
+	void (*release)(void *ctx);
+};
+#define PP_DEVICE_PARAMS_INIT                           \
+	{                                               \
+		.size = sizeof(struct pp_device_params) \
+	}
+
+/* The caller has one reference; every pool takes its own. -EINVAL, -ENOMEM. */
+PAGEPOOL_API int pp_device_create(const struct pp_device_params *params, struct pp_device **ret);
+/* The device without an IOMMU: an address is what the CPU has, and nothing needs a sync. Always
+ * there; get and put do nothing to it. */
+PAGEPOOL_API struct pp_device *pp_device_none(void);
+PAGEPOOL_API void pp_device_get(struct pp_device *device);
+PAGEPOOL_API void pp_device_put(struct pp_device *device);
+PAGEPOOL_API const char *pp_device_name(const struct pp_device *device);
+/*
+ * As the device does it, through its mappings. Anyone. -EFAULT: no such mapping, or not all of it,
+ * or not in that direction; -ENODEV: its driver is gone; -EOPNOTSUPP.
+ */
+PAGEPOOL_API int pp_device_write(struct pp_device *device, uint64_t dma, const void *data,
+				 size_t length);
+PAGEPOOL_API int pp_device_read(struct pp_device *device, uint64_t dma, void *data, size_t length);
+
+/* What the software IOMMU refused. */
+enum pp_iommu_op {
+	PP_IOMMU_WRITE, /* by the device */
+	PP_IOMMU_READ,
+	PP_IOMMU_SYNC, /* by the driver, or a pool for it */
+	PP_IOMMU_UNMAP,
+	PP_IOMMU_MAP,
+};
+enum pp_iommu_why {
+	PP_IOMMU_DEVICE_GONE, /* its driver was unbound */
+	PP_IOMMU_UNMAPPED,    /* there was a mapping, it is gone */
+	PP_IOMMU_NEVER,       /* nothing known was ever mapped there */
+	PP_IOMMU_LENGTH,      /* it goes beyond the mapping; unmap: it is not all of it */
+	PP_IOMMU_DIRECTION,   /* the mapping is for the other direction */
+};
+struct pp_iommu_fault {
+	enum pp_iommu_op op;
+	enum pp_iommu_why why;
+	const char *device; /* name */
+	uint64_t dma;
+	size_t length;
+	void *memory;     /* what is, or was, mapped at dma; NULL: not known */
+	const char *text; /* all of that in one line */
+};
+
+struct pp_iommu_params {
+	size_t size;   /* sizeof(struct pp_iommu_params), set by PP_IOMMU_PARAMS_INIT */
+	unsigned bits; /* of an address, 16 to 56; 0: 48 */
+	/* Told of each refusal, by whoever was refused, without a lock held; *fault is gone when it
+	 * returns. NULL: it is logged, see page_pool_set_log(). */
+	void (*fault)(void *ctx, const struct pp_iommu_fault *fault);
+	void *ctx;
+};
+#define PP_IOMMU_PARAMS_INIT                           \
+	{                                              \
+		.size = sizeof(struct pp_iommu_params) \
+	}
+
+/*
+ * A software IOMMU: each device behind it has an address space and a page table of its own. It
+ * refuses and reports what goes through a mapping, or a device, that is gone. Safe from any thread;
+ * once an unmap has returned, no access through the mapping is under way. -EINVAL, -ENOMEM.
+ * Addresses are handed out upwards from 4096, each a multiple of its mapping's size (rounded up to
+ * a power of two pages); one is used again only when the address space is through.
+ */
+PAGEPOOL_API int pp_iommu_create(const struct pp_iommu_params *params, struct pp_iommu **ret);
+/* Devices keep it alive. */
+PAGEPOOL_API void pp_iommu_put(struct pp_iommu *iommu);
+/* A device behind it, with one reference. name: for messages, copied. */
+PAGEPOOL_API int pp_iommu_attach(struct pp_iommu *iommu, const char *name, struct pp_device **ret);
+/*
+ * The device's driver is gone: all its mappings with it, and nothing goes through it any more.
+ * Returns how many mappings the driver has left behind; -EINVAL: the device is not behind an IOMMU;
+ * -ENODEV: it was unbound already.
+ */
+PAGEPOOL_API int64_t pp_device_unbind(struct pp_device *device);
+
+struct pp_iommu_mapping {
+	uint64_t dma;
+	void *memory;
+	size_t length;
+	enum pp_dma_direction dir;
+};
+/* The page table of a device behind an IOMMU, by address: up to n mappings from the first at or
+ * after dma; how many. 0 for other devices. */
+PAGEPOOL_API size_t pp_iommu_mappings(struct pp_device *device, uint64_t dma, size_t n,
+				      struct pp_iommu_mapping *ret);
+/* Refusals so far, of all its devices. */
+PAGEPOOL_API uint64_t pp_iommu_faults(const struct pp_iommu *iommu);
+
+/* ---- a NIC, as far as memory goes ----------------------------------------------------------- */
+
+struct pp_nic; /* a ring of receive descriptors over a device */
+
+struct pp_nic_params {
+	size_t size;              /* sizeof(struct pp_nic_params), set by PP_NIC_PARAMS_INIT */
+	struct pp_device *device; /* what it writes through; NULL: pp_device_none() */
+	unsigned slots;           /* descriptors; 0: 256; a power of two, 65536 at most */
+};
+#define PP_NIC_PARAMS_INIT                           \
+	{                                            \
+		.size = sizeof(struct pp_nic_params) \
+	}
+
+/* One thread is the driver (post, poll, take), one the wire (receive); they may be the same. */
+PAGEPOOL_API int pp_nic_create(const struct pp_nic_params *params, struct pp_nic **ret);
+/* With neither at work. Descriptors that were not taken are forgotten. */
+PAGEPOOL_API void pp_nic_destroy(struct pp_nic *nic);
+/* Driver: length bytes at dma may be written to. -ENOSPC: no free descriptor. */
+PAGEPOOL_API int pp_nic_post(struct pp_nic *nic, uint64_t dma, size_t length, void *cookie);
+/*
+ * Wire: a frame arrives and goes into the next posted buffer. -ENOBUFS: there is none, the frame is
+ * dropped; -EMSGSIZE: longer than the buffer, dropped, the buffer stays; what pp_device_write()
+ * says: dropped, and the descriptor is completed with that.
+ */
+PAGEPOOL_API int pp_nic_receive(struct pp_nic *nic, const void *frame, size_t length);
+/* Driver: the next completed descriptor; *length: bytes of the frame, or a negative errno. False:
+ * none. */
+PAGEPOOL_API bool pp_nic_poll(struct pp_nic *nic, void **cookie, int64_t *length);
+/* Driver, with the wire silent: takes back the next descriptor that was posted and not used. */
+PAGEPOOL_API bool pp_nic_take(struct pp_nic *nic, void **cookie);
+
 /* ---- pools -------------------------------------------------------------------------------- */
 
-/* Flags keep the kernel's numbers; 0x1 to 0x8 are taken by its DMA and system-pool flags. */
+/* Flags: the first two are the kernel's. */
+#define PP_FLAG_DMA_MAP 0x1u      /* each page is mapped for the device while it is in the pool */
+#define PP_FLAG_DMA_SYNC_DEV 0x2u /* and synced for it when it enters and when it is recycled */
 #define PP_FLAG_NO_STATS 0x10000u /* no statistics: page_pool_get_stats gives -EOPNOTSUPP */
-#define PP_FLAG_ALL (PP_FLAG_NO_STATS)
+/* The rule up to Linux 6.15: the pool does not know which pages it has mapped; one that comes back
+ * after the pool was destroyed is synced and unmapped through a device that may be gone. */
+#define PP_FLAG_NO_TRACKING 0x20000u
+#define PP_FLAG_ALL \
+	(PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV | PP_FLAG_NO_STATS | PP_FLAG_NO_TRACKING)
 
 struct page_pool_params {
 	size_t size;          /* sizeof(struct page_pool_params), set by PAGE_POOL_PARAMS_INIT */
@@ -174,6 +371,10 @@ struct page_pool_params {
 	int nid;              /* NUMA node that pages should be on, or PP_NUMA_NO_NODE */
 	struct pp_napi *napi; /* the consumer's context, or NULL */
 	struct pp_provider *provider; /* NULL: an arena of its own */
+	struct pp_device *device;     /* with PP_FLAG_DMA_MAP; NULL: pp_device_none() */
+	unsigned dma_dir;             /* enum pp_dma_direction: bidirectional, or from the device */
+	unsigned offset;              /* where in a page the device's part starts, bytes */
+	unsigned max_len;             /* bytes of that part; with PP_FLAG_DMA_SYNC_DEV not 0 */
 	/* How often a destroyed pool with pages out looks again, and how often it says that it is
 	 * stalled, in milliseconds. 0: 1000 and 60000, the kernel's. */
 	unsigned retry_ms;
@@ -219,7 +420,7 @@ PAGEPOOL_API struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t
 /*
  * Anyone who holds the page, or a piece of it. allow_direct is the promise that the caller runs
  * where the consumer runs; it becomes true by itself inside the pool's napi. The first
- * min(dma_sync_size, max_len) bytes are what the device may have to see (no device yet: ignored).
+ * min(dma_sync_size, max_len) bytes at offset are what the device may have to see.
  * A page that somebody else holds too (pp_page_get), or from emergency reserves, leaves the pool.
  */
 PAGEPOOL_API void page_pool_put_page(struct page_pool *pool, struct pp_page *page,
@@ -280,11 +481,49 @@ struct page_pool_stats {
 /* Anyone, while the pool lives. Never stops the pool. -EOPNOTSUPP: made without statistics. */
 PAGEPOOL_API int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *ret);
 
+/* X(name). What the pool asked of its device. */
+#define PAGE_POOL_DMA_STATS(X)                                                            \
+	X(maps)           /* pages mapped */                                              \
+	X(map_errors)     /* pages that could not be, and went back to the provider */    \
+	X(unmaps)         /* pages unmapped when they left the pool */                    \
+	X(unmaps_destroy) /* pages unmapped by page_pool_destroy(), wherever they were */ \
+	X(unmaps_skipped) /* pages that left later, and needed none any more */           \
+	X(syncs)          /* pages synced for the device */                               \
+	X(sync_bytes)     /* bytes of these */                                            \
+	X(syncs_skipped)  /* pages that came back after destroy had unmapped them */
+
+struct page_pool_dma_stats {
+	size_t size; /* sizeof(struct page_pool_dma_stats) of the caller */
+#define PP_DMA_STATS_FIELD(name) uint64_t name;
+	PAGE_POOL_DMA_STATS(PP_DMA_STATS_FIELD)
+#undef PP_DMA_STATS_FIELD
+};
+/* Anyone, while the pool lives. -EOPNOTSUPP: made without PP_FLAG_DMA_MAP. */
+PAGEPOOL_API int page_pool_get_dma_stats(const struct page_pool *pool,
+					 struct page_pool_dma_stats *ret);
+/* Anyone, while the pool lives: a reference-free look at its device; NULL: pages are not mapped. */
+PAGEPOOL_API struct pp_device *page_pool_device(const struct page_pool *pool);
+/*
+ * Anyone who holds the page: what the device wrote into size bytes, from offset bytes into its
+ * part, is the CPU's to see. After page_pool_destroy() nothing is synced any more.
+ */
+PAGEPOOL_API void page_pool_dma_sync_for_cpu(const struct page_pool *pool, struct pp_page *page,
+					     unsigned offset, unsigned size);
+/*
+ * Anyone, while the pool lives. Puts that were refused and did nothing: the page was put already,
+ * or is not the pool's. Each is logged, one line a second at most. What the core cannot see, a put
+ * after the page was handed out again, or by two threads at the same moment, is the caller's
+ * mistake as ever.
+ */
+PAGEPOOL_API uint64_t page_pool_refused_puts(const struct page_pool *pool);
+
 /* ---- pages: for whoever holds one ----------------------------------------------------------- */
 
 /* The pool that the page belongs to; NULL: it has left its pool. */
 PAGEPOOL_API struct page_pool *page_pool_get_pp(const struct pp_page *page);
 PAGEPOOL_API void *pp_page_address(const struct pp_page *page);
+/* By which address the device of its pool knows it; 0: it is not mapped. */
+PAGEPOOL_API uint64_t page_pool_get_dma_addr(const struct pp_page *page);
 PAGEPOOL_API size_t pp_page_size(const struct pp_page *page);
 PAGEPOOL_API unsigned pp_page_order(const struct pp_page *page);
 PAGEPOOL_API int pp_page_nid(const struct pp_page *page);

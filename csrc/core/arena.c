@@ -17,7 +17,7 @@ static struct pp_arena *to_arena(struct pp_provider *p)
 
 static uint32_t index_of(const struct pp_arena *arena, const struct pp_page *page)
 {
-	return (uint32_t)(page - arena->pages);
+	return (uint32_t)(page - arena->base.pages);
 }
 
 /* ---- buddy: under the arena's lock ------------------------------------------------------------
@@ -25,25 +25,25 @@ static uint32_t index_of(const struct pp_arena *arena, const struct pp_page *pag
 
 static void list_add(struct pp_arena *arena, uint32_t i, unsigned order)
 {
-	struct pp_page *page = &arena->pages[i];
+	struct pp_page *page = &arena->base.pages[i];
 
 	pp_store_relaxed(&page->order, (uint8_t)order);
 	pp_page_set_state(page, PP_PAGE_FREE);
 	page->prev = 0;
 	page->next = arena->free[order];
 	if (page->next)
-		arena->pages[page->next - 1].prev = i + 1;
+		arena->base.pages[page->next - 1].prev = i + 1;
 	arena->free[order] = i + 1;
 }
 
 static void list_del(struct pp_arena *arena, uint32_t i)
 {
-	struct pp_page *page = &arena->pages[i];
+	struct pp_page *page = &arena->base.pages[i];
 
 	if (page->next)
-		arena->pages[page->next - 1].prev = page->prev;
+		arena->base.pages[page->next - 1].prev = page->prev;
 	if (page->prev)
-		arena->pages[page->prev - 1].next = page->next;
+		arena->base.pages[page->prev - 1].next = page->next;
 	else
 		arena->free[page->order] = page->next;
 	pp_page_set_state(page, PP_PAGE_TAIL);
@@ -51,14 +51,14 @@ static void list_del(struct pp_arena *arena, uint32_t i)
 
 static void buddy_free(struct pp_arena *arena, uint32_t i, unsigned order)
 {
-	pp_page_set_state(&arena->pages[i], PP_PAGE_TAIL);
+	pp_page_set_state(&arena->base.pages[i], PP_PAGE_TAIL);
 	while (order < PP_CHUNK_ORDER) {
 		uint32_t buddy = i ^ (1u << order);
 
 		/* Both halves lie in one chunk, and chunks are mapped whole. relaxed: it may go
 		 * from taken to handed out without the lock, but to and from free only under it. */
-		if (pp_load_relaxed(&arena->pages[buddy].state) != PP_PAGE_FREE ||
-		    arena->pages[buddy].order != order)
+		if (pp_load_relaxed(&arena->base.pages[buddy].state) != PP_PAGE_FREE ||
+		    arena->base.pages[buddy].order != order)
 			break;
 		list_del(arena, buddy);
 		i &= ~(1u << order);
@@ -90,8 +90,8 @@ static int64_t buddy_alloc(struct pp_arena *arena, unsigned order)
 static void name_pages(struct pp_arena *arena, size_t first, size_t last)
 {
 	for (size_t i = first; i < last; i++) {
-		arena->pages[i].provider = &arena->base;
-		arena->pages[i].addr = arena->memory + (i << PP_PAGE_SHIFT);
+		arena->base.pages[i].provider = &arena->base;
+		arena->base.pages[i].addr = arena->memory + (i << PP_PAGE_SHIFT);
 	}
 	/* release: pp_arena_page() may look at the metadata of every page below mapped. */
 	pp_store_release(&arena->mapped, (uint32_t)last);
@@ -102,10 +102,9 @@ static int grow(struct pp_arena *arena)
 	size_t first = arena->mapped;
 	int err;
 
-	if (first == arena->nr)
+	if (first == arena->base.nr)
 		return -ENOMEM;
-	err = pp_sys_commit(&arena->pages[first], PP_CHUNK_PAGES * sizeof(struct pp_page),
-			    PP_HUGE_NONE);
+	err = pp_provider_commit_pages(&arena->base, (uint32_t)first);
 	if (!err)
 		err = pp_sys_commit(arena->memory + (first << PP_PAGE_SHIFT), PP_CHUNK_SIZE,
 				    arena->huge);
@@ -140,13 +139,13 @@ static size_t take(struct pp_arena *arena, unsigned order, size_t n, struct pp_p
 		if (i < 0)
 			break;
 		for (uint32_t k = 0; k < 1u << (block - order); k++) {
-			struct pp_page *page = &arena->pages[i + k];
+			struct pp_page *page = &arena->base.pages[i + k];
 
 			pp_store_relaxed(&page->order, (uint8_t)order);
 			/* relaxed: written under the lock, read by anyone as a hint. */
 			pp_add_single_writer(&arena->taken, 1u << order);
 			page->ref = PP_REF_ONE;
-			if (unlikely(arena->taken > arena->nr - arena->reserve))
+			if (unlikely(arena->taken > arena->base.nr - arena->reserve))
 				page->ref |= PP_REF_PFMEMALLOC;
 			pages[got++] = page;
 		}
@@ -163,22 +162,15 @@ void pp_arena_give(struct pp_arena *arena, struct pp_page *page)
 /* ---- provider ---------------------------------------------------------------------------------
  */
 
-/* Bytes of metadata: of whole chunks, so that a page's buddy always has some. */
-static size_t metadata(uint32_t nr)
-{
-	return (nr + (size_t)PP_CHUNK_PAGES - 1) / PP_CHUNK_PAGES * PP_CHUNK_PAGES *
-	       sizeof(struct pp_page);
-}
-
 static void arena_destroy(struct pp_arena *arena)
 {
 	struct pp_arena was = *arena;
 
 	pthread_mutex_destroy(&arena->lock);
 	free(arena);
-	pp_sys_unreserve(was.pages, metadata(was.nr));
+	pp_provider_forget_pages(&was.base);
 	if (!was.region)
-		pp_sys_unreserve(was.memory, (size_t)was.nr << PP_PAGE_SHIFT);
+		pp_sys_unreserve(was.memory, (size_t)was.base.nr << PP_PAGE_SHIFT);
 	else if (was.release)
 		was.release(was.release_ctx, was.memory, was.length);
 }
@@ -193,7 +185,7 @@ static size_t arena_alloc(struct pp_provider *p, unsigned order, int nid, size_t
 		idle = pp_magazine_take(arena, n, pages);
 		if (unlikely(idle && arena->reserve)) {
 			/* relaxed: a hint of how much is left. */
-			bool low = pp_load_relaxed(&arena->taken) > arena->nr - arena->reserve;
+			bool low = pp_load_relaxed(&arena->taken) > arena->base.nr - arena->reserve;
 
 			for (size_t i = 0; i < idle; i++)
 				pages[i]->ref = PP_REF_ONE | (low ? PP_REF_PFMEMALLOC : 0);
@@ -281,7 +273,7 @@ static void arena_info(struct pp_provider *p, struct pp_provider_info *info)
 
 	pthread_mutex_lock(&arena->lock);
 	taken = arena->taken;
-	info->limit = (uint64_t)arena->nr << PP_PAGE_SHIFT;
+	info->limit = (uint64_t)arena->base.nr << PP_PAGE_SHIFT;
 	info->mapped = (uint64_t)arena->mapped << PP_PAGE_SHIFT;
 	/* The magazines went on meanwhile. */
 	info->out = taken > idle ? (taken - idle) << PP_PAGE_SHIFT : 0;
@@ -302,7 +294,7 @@ static struct pp_page *arena_page(struct pp_provider *p, const void *address)
 		return NULL;
 	/* The block that holds it starts at one of these. */
 	for (unsigned order = 0; order <= PP_CHUNK_ORDER; order++) {
-		struct pp_page *page = &arena->pages[i & ~((1u << order) - 1)];
+		struct pp_page *page = &arena->base.pages[i & ~((1u << order) - 1)];
 
 		if (pp_load_relaxed(&page->state) == PP_PAGE_OUT)
 			/* relaxed: a page that the caller does not hold may go meanwhile. */
@@ -381,15 +373,12 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 	if (!arena)
 		return pp_fail(-ENOMEM, "no memory for an arena");
 	for (;; limit = round_up(limit / 2)) {
-		arena->nr = (uint32_t)(limit >> PP_PAGE_SHIFT);
 		arena->memory = pp_sys_reserve(limit, PP_CHUNK_SIZE);
-		arena->pages = pp_sys_reserve(metadata(arena->nr), PP_CHUNK_SIZE);
-		if (arena->memory && arena->pages)
+		if (arena->memory &&
+		    !pp_provider_reserve_pages(&arena->base, (uint32_t)(limit >> PP_PAGE_SHIFT)))
 			break;
 		if (arena->memory)
 			pp_sys_unreserve(arena->memory, limit);
-		if (arena->pages)
-			pp_sys_unreserve(arena->pages, metadata(arena->nr));
 		if (limit / 2 < smallest || params->reserve >= limit / 2) {
 			free(arena);
 			return pp_fail(-ENOMEM,
@@ -450,15 +439,15 @@ int pp_region_create(const struct pp_region_params *params, struct pp_provider *
 	if (!arena)
 		return pp_fail(-ENOMEM, "no memory for a region");
 	arena->memory = params->memory;
-	arena->nr = (uint32_t)(params->length >> PP_PAGE_SHIFT);
-	arena->pages = pp_sys_reserve(metadata(arena->nr), PP_CHUNK_SIZE);
-	if (!arena->pages) {
-		free(arena);
-		return pp_fail(-ENOMEM, "no address space for the metadata of a region");
-	}
-	err = pp_sys_commit(arena->pages, metadata(arena->nr), PP_HUGE_NONE);
+	err = pp_provider_reserve_pages(&arena->base, (uint32_t)(params->length >> PP_PAGE_SHIFT));
 	if (err) {
-		pp_sys_unreserve(arena->pages, metadata(arena->nr));
+		free(arena);
+		return pp_fail(err, "no address space for the metadata of a region");
+	}
+	for (uint32_t first = 0; first < arena->base.nr && !err; first += PP_CHUNK_PAGES)
+		err = pp_provider_commit_pages(&arena->base, first);
+	if (err) {
+		pp_provider_forget_pages(&arena->base);
 		free(arena);
 		return pp_fail(err, "no memory for the metadata of a region of %zu bytes",
 			       params->length);
@@ -468,12 +457,12 @@ int pp_region_create(const struct pp_region_params *params, struct pp_provider *
 	arena->release = params->release;
 	arena->release_ctx = params->ctx;
 	arena->length = params->length;
-	name_pages(arena, 0, arena->nr);
+	name_pages(arena, 0, arena->base.nr);
 	/* Whole chunks, and what is left over in blocks that get smaller. */
-	for (uint32_t i = 0; i < arena->nr;) {
+	for (uint32_t i = 0; i < arena->base.nr;) {
 		unsigned order = PP_CHUNK_ORDER;
 
-		while (arena->nr - i < 1u << order)
+		while (arena->base.nr - i < 1u << order)
 			order--;
 		list_add(arena, i, order);
 		i += 1u << order;
@@ -495,9 +484,9 @@ bool pp_arena_is_valid(struct pp_provider *p, const char **why)
 	for (unsigned order = 0; order <= PP_CHUNK_ORDER; order++) {
 		uint32_t prev = 0;
 
-		for (uint32_t i = arena->free[order]; i; i = arena->pages[i - 1].next) {
-			const struct pp_page *page = &arena->pages[i - 1];
-			const struct pp_page *buddy = &arena->pages[(i - 1) ^ (1u << order)];
+		for (uint32_t i = arena->free[order]; i; i = arena->base.pages[i - 1].next) {
+			const struct pp_page *page = &arena->base.pages[i - 1];
+			const struct pp_page *buddy = &arena->base.pages[(i - 1) ^ (1u << order)];
 
 			if (page->state != PP_PAGE_FREE || page->order != order)
 				*why = "a block in a free list is not free, or of another order";

@@ -6,8 +6,6 @@
 
 #include "internal.h"
 
-#define PP_CHUNK_ORDER PP_MAX_PAGE_ORDER
-#define PP_CHUNK_PAGES (1u << PP_CHUNK_ORDER)
 #define PP_CHUNK_SIZE ((size_t)PP_CHUNK_PAGES << PP_PAGE_SHIFT)
 
 struct pp_magazine;
@@ -21,9 +19,8 @@ enum pp_arena_life {
 struct pp_arena {
 	struct pp_provider base;
 	/* constant */
-	char *memory;          /* nr pages; an arena's: address space aligned to a chunk */
-	struct pp_page *pages; /* their metadata: page i is at memory + i * PP_PAGE_SIZE */
-	uint32_t nr;
+	char *memory;     /* base.nr pages, i at memory + i * PP_PAGE_SIZE; an arena's: address
+			   * space aligned to a chunk */
 	uint32_t reserve; /* the last pages to be handed out are marked pfmemalloc */
 	int nid;
 	unsigned huge;

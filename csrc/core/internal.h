@@ -71,6 +71,13 @@ static inline void pp_stats_end(struct page_pool *pool)
 /* Within begin and end. release: a reader that sees the new value sees the odd number too. */
 #define pp_stats_add(p, n) pp_store_release((p), *(p) + (n))
 
+/* ---- provider.c: the metadata of a kind of provider ---- */
+/* Address space for that of nr pages; 0 or -ENOMEM. */
+int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr);
+/* That of the chunk that starts with page first can be used from now on, and is zero. */
+int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first);
+void pp_provider_forget_pages(struct pp_provider *provider);
+
 /* ---- pool.c ---- */
 /* The page leaves the pool. here: in the consumer's context. May free the pool. */
 void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);

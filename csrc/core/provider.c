@@ -39,6 +39,62 @@ struct pp_page *pp_provider_page(struct pp_provider *provider, const void *addre
 	return provider->ops->page(provider, address);
 }
 
+/* ---- metadata ---------------------------------------------------------------------------------
+ */
+
+/* In whole chunks: so the buddy of an arena's page always has some. */
+static size_t chunks(uint32_t nr)
+{
+	return (nr + (size_t)PP_CHUNK_PAGES - 1) / PP_CHUNK_PAGES;
+}
+
+static size_t page_bytes(uint32_t nr)
+{
+	return chunks(nr) * PP_CHUNK_PAGES * sizeof(struct pp_page);
+}
+
+/* Whole pages of the system's, whatever their size. */
+#define HELD_UNIT ((size_t)65536)
+
+static size_t held_bytes(uint32_t nr)
+{
+	return (chunks(nr) * PP_CHUNK_PAGES + HELD_UNIT - 1) & ~(HELD_UNIT - 1);
+}
+
+int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr)
+{
+	/* A chunk's metadata is aligned to its size. */
+	struct pp_page *pages =
+		pp_sys_reserve(page_bytes(nr), PP_CHUNK_PAGES * sizeof(struct pp_page));
+	uint8_t *held = pages ? pp_sys_reserve(held_bytes(nr), HELD_UNIT) : NULL;
+
+	if (!held) {
+		if (pages)
+			pp_sys_unreserve(pages, page_bytes(nr));
+		return -ENOMEM;
+	}
+	provider->pages = pages;
+	provider->held = held;
+	provider->nr = nr;
+	return 0;
+}
+
+int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first)
+{
+	size_t held = first & ~(HELD_UNIT - 1);
+	int err = pp_sys_commit(&provider->pages[first], PP_CHUNK_PAGES * sizeof(struct pp_page),
+				PP_HUGE_NONE);
+
+	/* Those of several chunks at once, and again with each of them. */
+	return err ? err : pp_sys_commit(provider->held + held, HELD_UNIT, PP_HUGE_NONE);
+}
+
+void pp_provider_forget_pages(struct pp_provider *provider)
+{
+	pp_sys_unreserve(provider->pages, page_bytes(provider->nr));
+	pp_sys_unreserve(provider->held, held_bytes(provider->nr));
+}
+
 /* ---- pages ---------------------------------------------------------------------------------- */
 
 struct page_pool *page_pool_get_pp(const struct pp_page *page)

@@ -51,15 +51,25 @@ enum pp_page_state {
 /* The metadata of one PP_PAGE_SIZE page, beside the page and never in it: 64 bytes, one line. */
 struct pp_page {
 	uint64_t ref;                 /* see PP_REF_*; anyone who holds the page, atomic */
-	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic */
+	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic. With
+				       * PP_POOL_SPECIAL added if that pool is */
 	void *addr;                   /* constant */
 	struct pp_provider *provider; /* constant */
 	void *private_;               /* whoever holds the page */
-	uint32_t next;                /* buddy list: index + 1, 0: end; under the provider's lock */
-	uint32_t prev;                /* likewise; 0: first */
-	int16_t nid;                  /* NUMA node; written while the provider owns the page */
-	uint8_t order;                /* of the block that starts here; likewise, atomic */
-	uint8_t state;                /* enum pp_page_state; owner of the moment, atomic */
+	union {
+		struct {
+			uint32_t
+				next; /* free: buddy list, index + 1, 0: end; the provider's lock */
+			uint32_t prev; /* likewise; 0: first */
+		};
+		uint64_t dma; /* in a pool that maps: by which address its device knows it */
+	};
+	/* In a pool that maps and tracks: that pool while it is mapped, PP_MAPPED_BUSY added while
+	 * somebody syncs or unmaps it, NULL else; see dma.c. Atomic. */
+	uintptr_t mapped;
+	int16_t nid;   /* NUMA node; written while the provider owns the page */
+	uint8_t order; /* of the block that starts here; likewise, atomic */
+	uint8_t state; /* enum pp_page_state; owner of the moment, atomic */
 } PP_ALIGNED(PP_CACHELINE);
 
 _Static_assert(sizeof(struct pp_page) == PP_CACHELINE, "a page's metadata is one cache line");
@@ -82,9 +92,54 @@ struct pp_provider_ops {
 	struct pp_page *(*page)(struct pp_provider *p, const void *address);
 };
 
+/* Metadata is committed, and looked through, in chunks of so many pages (4 MiB of order 0). */
+#define PP_CHUNK_ORDER PP_MAX_PAGE_ORDER
+#define PP_CHUNK_PAGES (1u << PP_CHUNK_ORDER)
+
 struct pp_provider {
 	const struct pp_provider_ops *ops; /* constant */
 	int64_t refs;                      /* creator and pools; anyone, atomic */
+	/* constant: address space for the metadata of nr pages, a chunk in use is committed whole
+	 */
+	struct pp_page *pages;
+	uint32_t nr;
+	/*
+	 * One byte a page, as many as pages: its user has it, and may put it (see pp_held()).
+	 * Beside the metadata, not in it: it is written at each allocation and each put, and 64
+	 * pages that travel together then share one line instead of moving 64 between two CPUs.
+	 */
+	uint8_t *held;
+};
+
+/* ---- device ------------------------------------------------------------------------------------
+ */
+
+#define PP_MAPPED_BUSY ((uintptr_t)1)
+
+struct pp_device_ops {
+	/* 0 or a negative errno. Any thread, as all of them. */
+	int (*map)(struct pp_device *d, void *memory, size_t length, enum pp_dma_direction dir,
+		   uint64_t *dma);
+	void (*unmap)(struct pp_device *d, uint64_t dma, size_t length, enum pp_dma_direction dir);
+	void (*sync)(struct pp_device *d, uint64_t dma, size_t offset, size_t length,
+		     enum pp_dma_direction dir, bool for_cpu);
+	int (*write)(struct pp_device *d, uint64_t dma, const void *data, size_t length);
+	int (*read)(struct pp_device *d, uint64_t dma, void *data, size_t length);
+	/* NULL: it has no driver that could go */
+	int64_t (*unbind)(struct pp_device *d);
+	size_t (*mappings)(struct pp_device *d, uint64_t dma, size_t n,
+			   struct pp_iommu_mapping *ret); /* NULL: none to be listed */
+	/* The last reference is gone. NULL: it is there for ever. */
+	void (*retire)(struct pp_device *d);
+};
+
+/* What a kind of device has first; all constant but refs. */
+struct pp_device {
+	const struct pp_device_ops *ops;
+	int64_t refs;      /* creator and pools; anyone, atomic */
+	bool syncs_device; /* it has to be told what the CPU wrote */
+	bool syncs_cpu;    /* and the CPU what it wrote */
+	char name[32];
 };
 
 /* ---- napi -------------------------------------------------------------------------------------
