@@ -72,10 +72,10 @@ PAGEPOOL_API const char *page_pool_version(void);
 PAGEPOOL_API const char *page_pool_last_error(void);
 
 /*
- * Messages (the stalled pool): fn(ctx, text), text without a newline. Called from a thread of the
- * library's own, without any of its locks. NULL: standard error, the default. When the call
- * returns, the old fn is not running and will not be called again; so it must not be called from
- * within fn.
+ * Messages (the stalled pool, a put that was refused): fn(ctx, text), text without a newline.
+ * Called from a thread of the library's own or from the call that it is about, without any of its
+ * locks. NULL: standard error, the default. When the call returns, the old fn is not running and
+ * will not be called again; so it must not be called from within fn.
  */
 typedef void (*page_pool_log_fn)(void *ctx, const char *text);
 PAGEPOOL_API void page_pool_set_log(page_pool_log_fn fn, void *ctx);
@@ -248,6 +248,13 @@ PAGEPOOL_API const char *pp_device_name(const struct pp_device *device);
 PAGEPOOL_API int pp_device_write(struct pp_device *device, uint64_t dma, const void *data,
 				 size_t length);
 PAGEPOOL_API int pp_device_read(struct pp_device *device, uint64_t dma, void *data, size_t length);
+
+/*
+ * What a thread does, over and over, while it waits for another one's callback of a device to
+ * return. NULL: sched_yield(), the default. A runtime whose callbacks need a lock (Python) lets go
+ * of it there.
+ */
+PAGEPOOL_API void page_pool_set_wait(void (*wait)(void));
 
 /* What the software IOMMU refused. */
 enum pp_iommu_op {

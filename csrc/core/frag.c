@@ -16,7 +16,17 @@ static size_t align(size_t size)
 /* The page is used up. True: all its pieces are back, and it is the consumer's alone. */
 static bool drop_rest(struct page_pool *pool, struct pp_page *page)
 {
-	if (!pp_page_drop_users(page, PP_FRAG_BIAS - pool->frag_users))
+	uint32_t rest = PP_FRAG_BIAS - pool->frag_users;
+	/* relaxed: fewer than these are only left if pieces were put twice. */
+	uint64_t users = pp_page_users_of(pp_load_relaxed(&page->ref));
+
+	if (unlikely(users < rest)) {
+		/* Then all are back, and more. relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->refused, rest - users);
+		pp_refused(pool->id, page, rest - users);
+		rest = (uint32_t)users;
+	}
+	if (!pp_page_drop_users(page, rest))
 		return false; /* the pieces that are out will bring it back */
 	if (pp_page_can_recycle(page))
 		return true;
@@ -61,6 +71,7 @@ struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t *offset, siz
 			pp_stats_begin(pool);
 			pp_stats_add(&pool->stats.reused, 1);
 			pp_stats_end(pool);
+			pp_dma_sync_here(pool, page, UINT32_MAX);
 			*offset = 0;
 			return cut_first(pool, page, size);
 		}

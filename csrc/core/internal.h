@@ -84,6 +84,25 @@ void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);
 /* Consumer: all of the cache leaves the pool. */
 void pp_pool_drain_cache(struct page_pool *pool);
 
+/* n puts did nothing, the last of them of this page; id: of the pool, 0: none. Nobody's lock is
+ * held, and the pool may be gone. */
+PP_COLD void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n);
+
+/* ---- dma.c ---- */
+int pp_dma_init(struct page_pool *pool, const struct page_pool_params *params);
+void pp_dma_fini(struct page_pool *pool);
+/* Consumer: n pages that are not in the pool yet; those that cannot be mapped go back to their
+ * provider, the others move up; how many. */
+size_t pp_dma_map(struct page_pool *pool, struct pp_page **pages, size_t n);
+/* The page leaves the pool. here: in the consumer's context. */
+void pp_dma_unmap(struct page_pool *pool, struct pp_page *page, bool here);
+/* Who has the page for himself: the device is to see up to size bytes; how many these were. */
+uint32_t pp_dma_sync(struct page_pool *pool, struct pp_page *page, uint32_t size);
+/* All of it, in the consumer's context. */
+void pp_dma_sync_here(struct page_pool *pool, struct pp_page *page, uint32_t size);
+/* Destroy: unmaps all pages that are still mapped, wherever they are. */
+void pp_dma_scrub(struct page_pool *pool);
+
 /* ---- frag.c ---- */
 /* Consumer: no more pieces of the page that is being cut up. */
 void pp_frag_drain(struct page_pool *pool);

@@ -21,6 +21,45 @@ static inline bool pp_page_can_recycle(const struct pp_page *page)
 	return likely(pp_load_acquire(&page->ref) == PP_REF_ONE);
 }
 
+/* ---- held: see struct pp_provider. For pages of the pool only (owner), or it is not its provider.
+ * ---- */
+
+static inline uint8_t *pp_held(const struct page_pool *pool, const struct pp_page *page)
+{
+	_Static_assert(sizeof(struct pp_page) == 64, "a shift by 6 numbers the pages");
+	return (uint8_t *)(pool->held_base + ((uintptr_t)page >> 6));
+}
+
+/*
+ * Consumer, when it hands the page out.
+ * relaxed, as below: it goes to whoever puts the page together with the page.
+ */
+static inline void pp_held_set(const struct page_pool *pool, const struct pp_page *page)
+{
+	pp_store_relaxed(pp_held(pool, page), (uint8_t)1);
+}
+
+static inline bool pp_is_held(const struct page_pool *pool, const struct pp_page *page)
+{
+	return pp_load_relaxed(pp_held(pool, page));
+}
+
+static inline void pp_held_clear(const struct page_pool *pool, const struct pp_page *page)
+{
+	pp_store_relaxed(pp_held(pool, page), (uint8_t)0);
+}
+
+/* The user gives the page back. False: he had done so before. */
+static inline bool pp_take_back(const struct page_pool *pool, const struct pp_page *page)
+{
+	if (unlikely(!pp_is_held(pool, page)))
+		return false;
+	pp_held_clear(pool, page);
+	return true;
+}
+
+/* ---- users and holders ---- */
+
 static inline uint64_t pp_page_users_of(uint64_t ref)
 {
 	return (ref >> PP_REF_USER_SHIFT) + 1;

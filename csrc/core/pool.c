@@ -1,9 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The pool: create, allocate, put. The rules are those of the kernel; see docs/pool.md. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "page.h"
 #include "ring.h"
+
+/* ---- puts that are refused --------------------------------------------------------------------
+ */
+
+#define REFUSALS_EVERY_NS 1000000000
+
+void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n)
+{
+	static int64_t next;
+	static uint64_t unsaid;
+	int64_t now = pp_sys_now_ns(), due = pp_load_relaxed(&next);
+
+	/* relaxed: nothing is published through these, and a line more or less is no harm. */
+	pp_fetch_add_relaxed(&unsaid, n);
+	if (now < due || !pp_cas_acq_rel(&next, &due, now + REFUSALS_EVERY_NS))
+		return;
+	n = pp_exchange_acquire(&unsaid, 0);
+	pp_log("page_pool: pool %u: the page at %p was put already, or is not this pool's: nothing "
+	       "done (%llu since the last such message)",
+	       id, page->addr, (unsigned long long)n);
+}
+
+static PP_COLD void refuse(struct page_pool *pool, const struct pp_page *page)
+{
+	/* relaxed: a counter. */
+	pp_fetch_add_relaxed(&pool->refused, 1);
+	pp_refused(pool->id, page, 1);
+}
+
+uint64_t page_pool_refused_puts(const struct page_pool *pool)
+{
+	/* relaxed: a snapshot. */
+	return pp_load_relaxed(&pool->refused);
+}
 
 /* ---- leaving the pool -------------------------------------------------------------------------
  */
@@ -13,12 +48,15 @@ static inline void leave(struct pp_page *page)
 {
 	/* relaxed: the page is this caller's alone as far as its pool goes; other holders have no
 	 * claim to the pool. */
-	pp_store_relaxed(&page->pp, NULL);
+	pp_store_relaxed(&page->owner, 0);
 	pp_page_drop(page);
 }
 
 static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
 {
+	pp_held_clear(pool, page);
+	if (unlikely(pool->dma.device))
+		pp_dma_unmap(pool, page, here);
 	if (here)
 		/* release: page_pool_inflight() that sees it sees the page in held as well. */
 		pp_add_single_writer_release(&pool->released_here, 1);
@@ -34,21 +72,24 @@ void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
 
 void pp_pool_drain_cache(struct page_pool *pool)
 {
+	struct pp_page *pages[PP_ALLOC_CACHE_SIZE];
 	struct pp_cache *cache = &pool->cache;
 	uint64_t n = cache->pushed - cache->popped;
 
+	/* A device's callback may use the cache. */
+	memcpy(pages, pool->pages, n * sizeof(pages[0]));
 	pp_stats_begin(pool);
 	pp_stats_add(&cache->popped, n);
 	pp_stats_add(&pool->stats.drained, n);
 	pp_stats_end(pool);
 	while (n--)
-		pp_pool_release(pool, pool->pages[n], true);
+		pp_pool_release(pool, pages[n], true);
 }
 
 /* ---- allocate ---------------------------------------------------------------------------------
  */
 
-/* n pages were put at the bottom of the empty cache, and are all it has. */
+/* n pages were put into the cache, and the topmost is handed out. */
 static struct pp_page *cache_filled(struct page_pool *pool, size_t n, uint64_t *how)
 {
 	struct pp_cache *cache = &pool->cache;
@@ -59,7 +100,7 @@ static struct pp_page *cache_filled(struct page_pool *pool, size_t n, uint64_t *
 	pp_stats_add(&cache->popped, 1);
 	pp_stats_add(how, 1);
 	pp_stats_end(pool);
-	return pool->pages[n - 1];
+	return pool->pages[cache->pushed - cache->popped];
 }
 
 static void count(struct page_pool *pool, uint64_t *counter)
@@ -77,6 +118,7 @@ static struct pp_page *refill(struct page_pool *pool)
 	struct pp_ring *ring = &pool->ring;
 	uint32_t head = ring->consumer_head;
 	struct pp_page *page = pp_ring_peek(ring, head);
+	struct pp_page *wrong = NULL;
 	int nid = pool->nid;
 	size_t n = 0;
 
@@ -89,15 +131,19 @@ static struct pp_page *refill(struct page_pool *pool)
 		if (unlikely(nid != PP_NUMA_NO_NODE && page->nid != nid)) {
 			/* One page is given back, and the rest has to wait for the next refill: the
 			 * provider is asked for pages on the right node first. */
-			pp_pool_release(pool, page, true);
-			count(pool, &pool->stats.waive);
+			wrong = page;
 			break;
 		}
 		pool->pages[n++] = page;
 	} while (n < PP_ALLOC_CACHE_REFILL && (page = pp_ring_peek(ring, head)));
 	ring->consumer_head = head;
 
-	return n ? cache_filled(pool, n, &pool->stats.refill) : NULL;
+	page = n ? cache_filled(pool, n, &pool->stats.refill) : NULL;
+	if (unlikely(wrong)) {
+		count(pool, &pool->stats.waive);
+		pp_pool_release(pool, wrong, true);
+	}
+	return page;
 }
 
 static void enters_pool(struct page_pool *pool, struct pp_page **pages, size_t n)
@@ -105,19 +151,50 @@ static void enters_pool(struct page_pool *pool, struct pp_page **pages, size_t n
 	for (size_t i = 0; i < n; i++) {
 		pages[i]->private_ = NULL;
 		/* relaxed: published by whatever hands the page to another thread. */
-		pp_store_relaxed(&pages[i]->pp, pool);
+		pp_store_relaxed(&pages[i]->owner, pool->owner);
 	}
 	pp_add_single_writer(&pool->held, n);
 }
 
-static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
+/* The provider's pages, and each is mapped first. */
+static PP_NOINLINE struct pp_page *alloc_mapped(struct page_pool *pool)
+{
+	struct pp_page *pages[PP_ALLOC_CACHE_REFILL];
+	struct pp_provider *provider = pool->provider;
+	struct pp_cache *cache = &pool->cache;
+	size_t n, fit, cached;
+
+	n = provider->ops->alloc(provider, pool->order, pool->nid,
+				 pool->order ? 1 : PP_ALLOC_CACHE_REFILL, pages);
+	n = pp_dma_map(pool, pages, n);
+	if (!n)
+		return NULL;
+	enters_pool(pool, pages, n);
+	if (pool->order) {
+		count(pool, &pool->stats.slow_high_order);
+		return pages[0];
+	}
+	/* The cache was empty; but a callback of the device may have come back with pages. relaxed:
+	 * see recycle_in_cache(). */
+	cached = cache->pushed - cache->popped;
+	fit = pp_load_relaxed(&cache->capacity) - cached;
+	if (fit > n)
+		fit = n;
+	memcpy(pool->pages + cached, pages, fit * sizeof(pages[0]));
+	struct pp_page *page = fit ? cache_filled(pool, fit, &pool->stats.slow) : NULL;
+	while (n > fit)
+		pp_pool_release(pool, pages[--n], true);
+	return page;
+}
+
+static struct pp_page *alloc_new(struct page_pool *pool)
 {
 	struct pp_provider *provider = pool->provider;
-	struct pp_page *page = refill(pool);
+	struct pp_page *page;
 	size_t n;
 
-	if (likely(page))
-		return page;
+	if (unlikely(pool->dma.device))
+		return alloc_mapped(pool);
 	if (pool->order) {
 		if (!provider->ops->alloc(provider, pool->order, pool->nid, 1, &page))
 			return NULL;
@@ -132,17 +209,31 @@ static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
 	return cache_filled(pool, n, &pool->stats.slow);
 }
 
+static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
+{
+	struct pp_page *page = refill(pool);
+
+	if (!page)
+		page = alloc_new(pool);
+	if (likely(page))
+		pp_held_set(pool, page);
+	return page;
+}
+
 struct pp_page *page_pool_alloc_pages(struct page_pool *pool)
 {
 	struct pp_cache *cache = &pool->cache;
 	uint64_t popped = cache->popped;
 	uint64_t n = cache->pushed - popped;
+	struct pp_page *page;
 
 	if (unlikely(!n))
 		return alloc_slow(pool);
+	page = pool->pages[n - 1];
 	/* release: for readers of the statistics, see stats.c. No instruction more on x86. */
 	pp_store_release(&cache->popped, popped + 1);
-	return pool->pages[n - 1];
+	pp_held_set(pool, page);
+	return page;
 }
 
 size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_page **pages)
@@ -162,8 +253,12 @@ size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_pa
 			continue;
 		}
 		pp_store_release(&cache->popped, cache->popped + some);
-		while (some--)
-			pages[got++] = pool->pages[--cached];
+		while (some--) {
+			struct pp_page *page = pool->pages[--cached];
+
+			pp_held_set(pool, page);
+			pages[got++] = page;
+		}
 	}
 	return got;
 }
@@ -181,6 +276,10 @@ static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page
 	/* relaxed: after destroy the capacity is 0 for ever; a promise of direct recycling that is
 	 * broken then goes to the ring. */
 	if (likely(n < pp_load_relaxed(&cache->capacity))) {
+		if (unlikely(!pp_take_back(pool, page))) {
+			refuse(pool, page);
+			return true;
+		}
 		pool->pages[n] = page;
 		/* release: as popped. */
 		pp_store_release(&cache->pushed, pushed + 1);
@@ -191,11 +290,45 @@ static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page
 	return false;
 }
 
+/* What was synced for the device on the way to the ring: counted there, under its lock. */
+struct synced {
+	uint64_t pages;
+	uint64_t bytes;
+};
+
+static inline void sync_for_ring(struct page_pool *pool, struct pp_page *page, uint32_t size,
+				 struct synced *synced)
+{
+	size = pp_dma_sync(pool, page, size);
+	synced->pages += size != 0;
+	synced->bytes += size;
+}
+
 /* The ring's statistics, under its lock. relaxed: readers take a snapshot. */
 static inline void count_ring(struct page_pool *pool, uint64_t *counter, uint64_t n)
 {
 	if (pool->has_stats)
 		pp_add_single_writer(counter, n);
+}
+
+/*
+ * Under the ring's lock, so that of two threads that put the same page one is refused: those that
+ * their users had are taken back and move to the front; how many. *bad: one that was not.
+ */
+static inline size_t take_back_all(struct page_pool *pool, struct pp_page **pages, size_t n,
+				   struct pp_page **bad)
+{
+	size_t good = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct pp_page *page = pages[i];
+
+		if (likely(pp_take_back(pool, page)))
+			pages[good++] = page;
+		else
+			*bad = page;
+	}
+	return good;
 }
 
 /*
@@ -205,41 +338,58 @@ static inline void count_ring(struct page_pool *pool, uint64_t *counter, uint64_
  * Once the pool is destroyed nothing would ever take a page out again: they count as ring, as they
  * would in the kernel, which takes them out on its next retry, and leave the pool at once.
  */
-static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n)
+static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n,
+				   const struct synced *synced)
 {
 	struct pp_ring *ring = &pool->ring;
-	bool dying;
-	size_t in = 0;
+	struct pp_page *bad = NULL;
+	uint32_t id = pool->id;
+	bool pending = true; /* who leaves does it by himself */
+	size_t all = n, in = 0;
 
 	pp_spin_lock(&ring->lock);
-	dying = ring->dying;
-	if (likely(!dying)) {
+	n = take_back_all(pool, pages, n, &bad);
+	if (unlikely(synced)) {
+		pp_add_single_writer(&ring->syncs, synced->pages);
+		pp_add_single_writer(&ring->sync_bytes, synced->bytes);
+	}
+	if (likely(!ring->dying)) {
 		in = pp_ring_produce(ring, pages, n);
 		count_ring(pool, &ring->ring, in);
 		if (unlikely(in < n)) {
 			count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel */
-			/* release: page_pool_inflight() that sees it sees the pages in held. */
-			pp_add_single_writer_release(&ring->released, n - in);
+			pending = pool->dma.device;
+			if (pending)
+				pp_add_single_writer(&ring->released_pending, n - in);
+			else
+				/* release: page_pool_inflight() that sees it sees the pages in
+				 * held. */
+				pp_add_single_writer_release(&ring->released, n - in);
 		}
 	} else {
 		count_ring(pool, &ring->ring, n);
-		pp_add_single_writer(&ring->released_dying, n);
+		pp_add_single_writer(&ring->released_pending, n);
 	}
+	if (unlikely(bad))
+		/* relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->refused, all - n);
 	pp_spin_unlock(&ring->lock);
 	/* Whoever takes the last page out of the ring may free the pool now. Destroy takes the lock
 	 * before it does, so it has waited for the unlock. */
 	for (; unlikely(in < n); in++) {
-		if (dying)
+		if (pending)
 			release(pool, pages[in], false);
 		else
 			leave(pages[in]);
 	}
+	if (unlikely(bad))
+		pp_refused(id, bad, all - n);
 }
 
 /* By value: so that the page need not live on the caller's stack on the fast path. */
 static PP_NOINLINE void recycle_one_in_ring(struct page_pool *pool, struct pp_page *page)
 {
-	recycle_in_ring(pool, &page, 1);
+	recycle_in_ring(pool, &page, 1, NULL);
 }
 
 static void put_held(struct page_pool *pool, struct pp_page *page, bool here)
@@ -260,27 +410,75 @@ static inline void recycle(struct page_pool *pool, struct pp_page *page, bool he
 	recycle_one_in_ring(pool, page);
 }
 
-/* It cannot be recycled at first sight. May be a piece: then only the last one is the page. */
-static PP_NOINLINE void put_again(struct page_pool *pool, struct pp_page *page, bool here)
+/*
+ * A page of the pool that cannot be recycled at first sight. True: it can after all. It may be a
+ * piece: then only the last one is the page.
+ */
+static bool put_again(struct page_pool *pool, struct pp_page *page, bool here)
 {
+	if (unlikely(!pp_is_held(pool, page))) {
+		refuse(pool, page);
+		return false;
+	}
 	if (!pp_page_drop_users(page, 1))
-		return; /* the pool may be gone with another piece from here on */
+		return false; /* the pool may be gone with another piece from here on */
 	if (pp_page_can_recycle(page))
+		return true;
+	put_held(pool, page, here);
+	return false;
+}
+
+/* The page is not a plain pool's. True: it is this pool's all the same, and to be recycled. */
+static bool put_special(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	/* relaxed: see page_pool_get_pp(). */
+	if (unlikely(pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))) {
+		refuse(pool, page);
+		return false;
+	}
+	return pp_page_can_recycle(page) || put_again(pool, page, here);
+}
+
+static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *page, uint32_t size,
+					bool here)
+{
+	struct synced synced = {0};
+
+	if (!put_special(pool, page, here))
+		return;
+	/* relaxed: as in recycle_in_cache(). */
+	if (here && pp_load_relaxed(&pool->cache.capacity)) {
+		pp_dma_sync_here(pool, page, size);
+		if (recycle_in_cache(pool, page))
+			return;
+	} else {
+		sync_for_ring(pool, page, size, &synced);
+	}
+	recycle_in_ring(pool, &page, 1, &synced);
+}
+
+/* Anything but a whole page of a plain pool that nobody else holds. */
+static PP_NOINLINE void put_slow(struct page_pool *pool, struct pp_page *page, uint32_t size,
+				 bool allow_direct)
+{
+	bool here = allow_direct || pp_napi_local(pool);
+
+	/* relaxed: see page_pool_get_pp(). */
+	if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool))
+		put_one_special(pool, page, size, here);
+	else if (put_again(pool, page, here))
 		recycle(pool, page, here);
-	else
-		put_held(pool, page, here);
 }
 
 void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned dma_sync_size,
 			bool allow_direct)
 {
-	bool here = allow_direct || pp_napi_local(pool);
-
-	(void)dma_sync_size; /* no device yet */
-	if (pp_page_can_recycle(page))
-		recycle(pool, page, here);
+	/* relaxed: see page_pool_get_pp(). */
+	if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool ||
+		     !pp_page_can_recycle(page)))
+		put_slow(pool, page, dma_sync_size, allow_direct);
 	else
-		put_again(pool, page, here);
+		recycle(pool, page, allow_direct || pp_napi_local(pool));
 }
 
 void page_pool_put_full_page(struct page_pool *pool, struct pp_page *page, bool allow_direct)
@@ -301,6 +499,9 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 {
 	struct pp_cache *cache = &pool->cache;
 	bool here = pp_napi_local(pool);
+	/* Once its last page is put the pool may be gone, and what is left is of other pools. */
+	const uintptr_t mine = pool->owner;
+	struct synced synced = {0};
 	struct pp_page *bulk[BULK];
 	size_t foreign = 0, len = 0, i = 0;
 
@@ -313,7 +514,9 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 		for (; i < n && cached + i < capacity; i++) {
 			struct pp_page *page = pages[i];
 
-			if (unlikely(page_pool_get_pp(page) != pool || !pp_page_can_recycle(page)))
+			/* relaxed: see page_pool_get_pp(). */
+			if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool ||
+				     !pp_page_can_recycle(page) || !pp_take_back(pool, page)))
 				break;
 			pool->pages[cached + i] = page;
 		}
@@ -322,28 +525,44 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 	for (; i < n; i++) {
 		struct pp_page *page = pages[i];
 
-		if (unlikely(page_pool_get_pp(page) != pool)) {
+		if (unlikely(pp_load_relaxed(&page->owner) != mine)) {
 			pages[foreign++] = page;
-		} else if (!pp_page_can_recycle(page)) {
-			put_again(pool, page, here);
-		} else if (!here || !recycle_in_cache(pool, page)) {
+			continue;
+		}
+		if (unlikely(mine & PP_OWNER_SPECIAL)) {
+			if (!put_special(pool, page, here))
+				continue;
+			sync_for_ring(pool, page, UINT32_MAX, &synced);
+		} else if (!pp_page_can_recycle(page) && !put_again(pool, page, here)) {
+			continue;
+		}
+		if (!here || !recycle_in_cache(pool, page)) {
 			bulk[len++] = page;
 			if (len == BULK) {
-				recycle_in_ring(pool, bulk, len);
+				recycle_in_ring(pool, bulk, len, &synced);
+				synced = (struct synced){0};
 				len = 0;
 			}
 		}
 	}
-	if (len)
-		recycle_in_ring(pool, bulk, len);
+	if (len || synced.pages)
+		recycle_in_ring(pool, bulk, len, &synced);
 	return foreign;
 }
 
 void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 {
 	/* One pool a pass. */
-	while (n)
-		n = put_some(page_pool_get_pp(pages[0]), pages, n);
+	while (n) {
+		struct page_pool *pool = page_pool_get_pp(pages[0]);
+
+		if (likely(pool)) {
+			n = put_some(pool, pages, n);
+		} else {
+			pp_refused(0, pages[0], 1);
+			pages[0] = pages[--n];
+		}
+	}
 }
 
 /* ---- settings ---------------------------------------------------------------------------------
@@ -455,6 +674,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	if (!pool)
 		return pp_fail(-ENOMEM, "no memory for a pool");
 	pool->cache.capacity = PP_ALLOC_CACHE_SIZE;
+	pool->owner = (uintptr_t)pool;
 	pool->napi = &pp_napi_none;
 	pool->nid = params->nid;
 	pool->pending = PP_PENDING_LIVE;
@@ -483,16 +703,24 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 		if (err)
 			goto free_queue;
 	}
+	pool->held_base = (uintptr_t)pool->provider->held - ((uintptr_t)pool->provider->pages >> 6);
+	err = pp_dma_init(pool, params);
+	if (err)
+		goto put_provider;
+	if (pool->dma.sync)
+		pool->owner |= PP_OWNER_SPECIAL;
 	/* relaxed: only uniqueness matters. */
 	pool->id = pp_fetch_add_relaxed(&last_id, 1u) + 1;
 	if (params->napi) {
 		err = page_pool_enable_direct_recycling(pool, params->napi);
 		if (err)
-			goto put_provider;
+			goto fini_dma;
 	}
 	*ret = pool;
 	return 0;
 
+fini_dma:
+	pp_dma_fini(pool);
 put_provider:
 	pp_provider_put(pool->provider);
 free_queue:

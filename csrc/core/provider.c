@@ -100,7 +100,7 @@ void pp_provider_forget_pages(struct pp_provider *provider)
 struct page_pool *page_pool_get_pp(const struct pp_page *page)
 {
 	/* relaxed: whoever holds the page knows its pool to be alive or not by other means. */
-	return pp_load_relaxed(&page->pp);
+	return (struct page_pool *)(pp_load_relaxed(&page->owner) & ~PP_OWNER_SPECIAL);
 }
 
 void *pp_page_address(const struct pp_page *page)

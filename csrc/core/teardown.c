@@ -150,6 +150,7 @@ void pp_pool_free(struct page_pool *pool)
 		pp_napi_unref(ref->napi);
 		free(ref);
 	}
+	pp_dma_fini(pool);
 	pp_provider_put(pool->provider);
 	free(pool->ring.queue);
 	free(pool);
@@ -194,6 +195,10 @@ void page_pool_destroy(struct page_pool *pool)
 		ring->consumer_head = pp_ring_discard(ring, ring->consumer_head);
 		pp_pool_release(pool, page, true);
 	}
+
+	/* All that is out will come back unmapped, or was claimed by who brings it back just now.
+	 */
+	pp_dma_scrub(pool);
 
 	/* From now on a page or reference that goes may be the last. What was released so far is
 	 * settled here, and what it held. */

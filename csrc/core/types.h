@@ -14,7 +14,8 @@
  *   recycle_cached          = pushed - filled + reused
  *   in flight               = held - released_here - ring.released - released elsewhere (pending)
  *   cached pages + pages in the ring <= in flight
- *   every page in cache or ring: ref == PP_REF_ONE, pp == the pool
+ *   every page in cache or ring: ref == PP_REF_ONE, owner == the pool's, not held
+ *   every page that the pool has handed out: owner == the pool's, held
  */
 #ifndef PP_CORE_TYPES_H
 #define PP_CORE_TYPES_H
@@ -50,10 +51,9 @@ enum pp_page_state {
 
 /* The metadata of one PP_PAGE_SIZE page, beside the page and never in it: 64 bytes, one line. */
 struct pp_page {
-	uint64_t ref;                 /* see PP_REF_*; anyone who holds the page, atomic */
-	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic. With
-				       * PP_POOL_SPECIAL added if that pool is */
-	void *addr;                   /* constant */
+	uint64_t ref;    /* see PP_REF_*; anyone who holds the page, atomic */
+	uintptr_t owner; /* its pool, see pool.owner; 0 once it has left; holder, atomic */
+	void *addr;      /* constant */
 	struct pp_provider *provider; /* constant */
 	void *private_;               /* whoever holds the page */
 	union {
@@ -175,8 +175,12 @@ struct pp_ring {
 	bool dying;        /* the pool was destroyed: nothing enters the ring any more */
 	uint64_t ring;     /* statistics, written under the lock, read by anyone, atomic */
 	uint64_t ring_full;
-	uint64_t released;       /* pages that did not fit and left the pool; likewise */
-	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
+	uint64_t released; /* pages that did not fit and are counted out by this; likewise */
+	/* Pages that nobody else held and that count themselves out in pending: who came after the
+	 * pool was destroyed, or did not fit and has to be unmapped first; likewise. */
+	uint64_t released_pending;
+	uint64_t syncs; /* pages synced for the device by producers, and bytes; likewise */
+	uint64_t sync_bytes;
 	/* constant */
 	struct pp_page **queue PP_ALIGNED(PP_CACHELINE);
 	uint32_t size;
@@ -186,8 +190,40 @@ struct pp_ring {
 	uint32_t consumer_tail;                          /* first slot emptied and not cleared */
 };
 
+/* ---- DMA --------------------------------------------------------------------------------------
+ */
+
+/* What a pool and its device have to do with each other: see dma.c. */
+struct pp_dma {
+	/* constant */
+	struct pp_device *device; /* NULL: pages are not mapped */
+	uint64_t *chunks;         /* a bit for each chunk of the provider that a page was ever
+				   * mapped from; NULL: not tracked. The bits: consumer, atomic */
+	uint32_t offset;
+	uint32_t max_len;
+	enum pp_dma_direction dir;
+	bool sync; /* pages are synced for the device */
+	/* consumer, read by anyone, atomic */
+	uint64_t maps PP_ALIGNED(PP_CACHELINE);
+	uint64_t map_errors;
+	uint64_t unmaps_here;
+	uint64_t unmaps_destroy;
+	uint64_t syncs_here;
+	uint64_t sync_bytes_here;
+	/* anyone, atomic */
+	uint64_t unmaps_elsewhere PP_ALIGNED(PP_CACHELINE);
+	uint64_t unmaps_skipped;
+	uint64_t syncs_skipped;
+};
+
 /* ---- pool -------------------------------------------------------------------------------------
  */
+
+/*
+ * In a page's owner: this is no plain pool, so that the one comparison of a put finds out and all
+ * that is special costs the plain ones nothing.
+ */
+#define PP_OWNER_SPECIAL ((uintptr_t)1)
 
 /*
  * LIFO of pages. Two counters that only grow instead of one that goes up and down: an allocation
@@ -228,6 +264,8 @@ struct page_pool {
 	/* consumer, every allocation and direct put */
 	struct pp_cache cache PP_ALIGNED(PP_CACHELINE);
 	struct pp_napi *napi; /* never NULL; consumer writes, anyone reads, atomic */
+	uintptr_t held_base;  /* see pp_held(); constant */
+	uintptr_t owner;      /* in its pages: the pool, with PP_OWNER_SPECIAL if it is; constant */
 	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
 
 	/* consumer, refill and slow path; read by anyone, atomic */
@@ -244,8 +282,10 @@ struct page_pool {
 
 	/* anyone */
 	uint64_t pending PP_ALIGNED(PP_CACHELINE);
+	uint64_t refused; /* puts that did nothing */
 
 	struct pp_ring ring;
+	struct pp_dma dma;
 
 	/* constant */
 	struct pp_provider *provider PP_ALIGNED(PP_CACHELINE);

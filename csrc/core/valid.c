@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The invariants of types.h, checked. Consumer only, with no producer at work for the full tier. */
-#include "internal.h"
+#include "page.h"
 
 bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why)
 {
@@ -20,7 +20,7 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 		*why = "recycle_cached is negative";
 	else if (cache->popped < pool->stats.refill + pool->stats.slow + pool->stats.drained)
 		*why = "alloc_fast is negative";
-	else if (pool->frag_page && (pool->frag_page->pp != pool || !pool->frag_users ||
+	else if (pool->frag_page && (pool->frag_page->owner != pool->owner || !pool->frag_users ||
 				     pool->frag_offset > PP_PAGE_SIZE << pool->order))
 		*why = "the page that is being cut up is not this pool's, or over-used";
 	else if (ring->producer >= ring->size || ring->consumer_head >= ring->size ||
@@ -34,12 +34,14 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 	for (uint64_t i = 0; i < cached; i++) {
 		const struct pp_page *page = pool->pages[i];
 
-		if (page->pp != pool)
+		if (page->owner != pool->owner)
 			*why = "a cached page is not this pool's";
 		else if ((page->ref & ~PP_REF_PFMEMALLOC) != PP_REF_ONE) /* may be, until used */
 			*why = "a cached page is held by somebody, or in pieces";
 		else if (page->state != PP_PAGE_OUT)
 			*why = "a cached page is free in its provider";
+		else if (pp_is_held(pool, page))
+			*why = "a cached page is held by its user";
 		for (uint64_t k = 0; k < i; k++)
 			if (pool->pages[k] == page)
 				*why = "a page is twice in the cache";
@@ -51,12 +53,14 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 		if (!page || (i >= ring->consumer_tail && i < ring->consumer_head))
 			continue;
 		in_ring++;
-		if (page->pp != pool)
+		if (page->owner != pool->owner)
 			*why = "a page in the ring is not this pool's";
 		else if (page->ref != PP_REF_ONE)
 			*why = "a page in the ring is held by somebody";
 		else if (page->state != PP_PAGE_OUT)
 			*why = "a page in the ring is free in its provider";
+		else if (pp_is_held(pool, page))
+			*why = "a page in the ring is held by its user";
 	}
 	if ((int64_t)(cached + in_ring) > (int64_t)page_pool_inflight(pool))
 		*why = "more pages in cache and ring than in flight";

@@ -36,10 +36,10 @@ while read -r test limit; do
 		echo "not ok $n - $text"
 	fi
 done <<EOF
-no-softirq-page_pool01 40
-no-softirq-page_pool02 109
-tasklet_page_pool01_fast_path 47
-tasklet_page_pool02_ptr_ring 109
-tasklet_page_pool03_slow 134
+no-softirq-page_pool01 57
+no-softirq-page_pool02 136
+tasklet_page_pool01_fast_path 63
+tasklet_page_pool02_ptr_ring 136
+tasklet_page_pool03_slow 179
 EOF
 echo "1..$n"

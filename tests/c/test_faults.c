@@ -311,7 +311,8 @@ TEST(region_of_nothing)
 		CHECK_PTR(region, NULL);
 	}
 	pp_sys_fail_nth(0);
-	CHECK_EQ(fails, 3); /* itself, address space, metadata */
+	CHECK_EQ(fails,
+		 5); /* itself, address space and memory of the metadata and of what is held */
 	CHECK_EQ(region_released, 0);
 	CHECK_ARENA(region);
 	pp_provider_put(region);

@@ -32,7 +32,7 @@ TEST(pool_refuses)
 	} while (0)
 	REFUSED(order, 11, "order 11: a page is at most of order 10 (4194304 bytes)");
 	REFUSED(order, ~0u, "order 4294967295: a page is at most of order 10");
-	REFUSED(flags, 1, "unknown pool flags 0x1");
+	REFUSED(flags, 4, "unknown pool flags 0x4");
 	REFUSED(flags, PP_FLAG_NO_STATS | 0x80000000u, "unknown pool flags 0x80000000");
 	REFUSED(nid, -2, "NUMA node -2: must be from 0 to 1023, or -1 for none");
 	REFUSED(nid, 1024, "NUMA node 1024: must be");
