@@ -367,8 +367,20 @@ PAGEPOOL_API bool pp_nic_take(struct pp_nic *nic, void **cookie);
 /* The rule up to Linux 6.15: the pool does not know which pages it has mapped; one that comes back
  * after the pool was destroyed is synced and unmapped through a device that may be gone. */
 #define PP_FLAG_NO_TRACKING 0x20000u
-#define PP_FLAG_ALL \
-	(PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV | PP_FLAG_NO_STATS | PP_FLAG_NO_TRACKING)
+/*
+ * Checked mode: who has which page since when (page_pool_holders()), and misuse is refused and
+ * reported (page_pool_set_report()): a second put, a put of a foreign page, into a pool that died,
+ * from the wrong context, allocation by two threads, pieces put too often, and writing to a page
+ * after it was put: 64 bytes of it, at the pool's offset, are poisoned while it is in the pool.
+ * PAGEPOOL_CHECKED=1 in the environment sets this for all pools of a process, PAGEPOOL_CHECKED=full
+ * the next one too.
+ */
+#define PP_FLAG_CHECKED 0x40000u
+/* With it: all of the page is poisoned and, where the system lets us, cannot be read or written. */
+#define PP_FLAG_CHECKED_FULL 0x80000u
+#define PP_FLAG_ALL                                                                        \
+	(PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV | PP_FLAG_NO_STATS | PP_FLAG_NO_TRACKING | \
+	 PP_FLAG_CHECKED | PP_FLAG_CHECKED_FULL)
 
 struct page_pool_params {
 	size_t size;          /* sizeof(struct page_pool_params), set by PAGE_POOL_PARAMS_INIT */
@@ -523,6 +535,58 @@ PAGEPOOL_API void page_pool_dma_sync_for_cpu(const struct page_pool *pool, struc
  * mistake as ever.
  */
 PAGEPOOL_API uint64_t page_pool_refused_puts(const struct page_pool *pool);
+
+/* ---- checked mode -----------------------------------------------------------------------------
+ */
+
+/* Who did something to a page, and when. */
+struct pp_site {
+	const void *caller; /* the instruction after the call; NULL: never done */
+	const char *tag;    /* of the thread, see page_pool_set_tag() */
+	int64_t ns;         /* CLOCK_MONOTONIC_COARSE; 0: not noted */
+	uint32_t thread;    /* the system's number */
+};
+
+enum pp_report_kind {
+	PP_REPORT_DOUBLE_PUT,        /* the page was put before */
+	PP_REPORT_FOREIGN_PAGE,      /* it is not this pool's */
+	PP_REPORT_DEAD_POOL,         /* the pool was destroyed */
+	PP_REPORT_USE_AFTER_PUT,     /* somebody wrote to it while it was in the pool */
+	PP_REPORT_WRONG_CONTEXT,     /* a consumer's call, and the caller is not the consumer */
+	PP_REPORT_NEGATIVE_INFLIGHT, /* more pages came back than went out */
+	PP_REPORT_PIECES,            /* more pieces of it were put than handed out */
+};
+struct pp_report {
+	enum pp_report_kind kind;
+	uint32_t pool;              /* id */
+	const struct pp_page *page; /* NULL: it is about no page. May be any address, if foreign */
+	const void *address;        /* of its memory; NULL: not known */
+	size_t offset;              /* use after put: the first byte that was changed */
+	struct pp_site now;         /* the call that found it */
+	struct pp_site allocated;   /* the page's last allocation, and put */
+	struct pp_site put;
+	const char *text; /* all of that in one line */
+};
+/*
+ * Reports of all checked pools: fn(ctx, report), from the call that is refused, without any lock of
+ * the library's; *report is gone when it returns. NULL: the text is logged, the default.
+ */
+typedef void (*page_pool_report_fn)(void *ctx, const struct pp_report *report);
+PAGEPOOL_API void page_pool_set_report(page_pool_report_fn fn, void *ctx);
+/* What the calling thread is about, for reports: a string that lasts. Returns the one before. */
+PAGEPOOL_API const char *page_pool_set_tag(const char *tag);
+
+struct pp_holder {
+	struct pp_page *page; /* to be compared; it may be back by now */
+	const void *address;
+	struct pp_site allocated;
+};
+/*
+ * Anyone, while the pool lives: the pages that its users have, the first n of them into ret[]; how
+ * many there are. A snapshot of a pool that runs on. -EOPNOTSUPP: not a checked pool.
+ */
+PAGEPOOL_API int64_t page_pool_holders(const struct page_pool *pool, size_t n,
+				       struct pp_holder *ret);
 
 /* ---- pages: for whoever holds one ----------------------------------------------------------- */
 

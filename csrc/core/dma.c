@@ -18,7 +18,7 @@
  *     moment, and a device must not write to it then.
  *
  * Destroy finds the mapped pages in their providers' metadata: the pool notes only from which
- * chunks of it (1024 pages) it ever mapped one. Nothing is linked, so mapping a page costs a look
+ * chunks of it (1024 pages) it ever had one. Nothing is linked, so mapping a page costs a look
  * at a bit, and unmapping one the claim. A page that has left may be mapped by another pool
  * meanwhile: that the word names the pool tells them apart.
  *
@@ -26,12 +26,9 @@
  * call here is made with the pool in order.
  */
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "page.h"
-
-#define BITS 64
 
 /* ---- claiming ---------------------------------------------------------------------------------
  */
@@ -93,17 +90,6 @@ static size_t length(const struct page_pool *pool)
 	return PP_PAGE_SIZE << pool->order;
 }
 
-/* Consumer: remember where to look for the page when the pool is destroyed. */
-static inline void track(struct page_pool *pool, const struct pp_page *page)
-{
-	size_t chunk = (size_t)(page - pool->provider->pages) / PP_CHUNK_PAGES;
-	uint64_t *word = &pool->dma.chunks[chunk / BITS], bit = 1ull << (chunk % BITS);
-
-	if (unlikely(!(pp_load_relaxed(word) & bit)))
-		/* relaxed: one writer. */
-		pp_store_relaxed(word, *word | bit);
-}
-
 size_t pp_dma_map(struct page_pool *pool, struct pp_page **pages, size_t n)
 {
 	struct pp_dma *dma = &pool->dma;
@@ -128,11 +114,9 @@ size_t pp_dma_map(struct page_pool *pool, struct pp_page **pages, size_t n)
 			pp_add_single_writer(&dma->syncs_here, 1);
 			pp_add_single_writer(&dma->sync_bytes_here, dma->max_len);
 		}
-		if (dma->chunks) {
-			track(pool, page);
+		if (dma->tracked)
 			/* release: who finds it mapped finds the address. */
 			pp_store_release(&page->mapped, (uintptr_t)pool);
-		}
 		pages[mapped++] = page;
 	}
 	return mapped;
@@ -142,7 +126,7 @@ void pp_dma_unmap(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	struct pp_dma *dma = &pool->dma;
 
-	if (dma->chunks && unlikely(!claim(pool, page))) {
+	if (dma->tracked && unlikely(!claim(pool, page))) {
 		/* relaxed, as below: a counter. It comes before the page is counted out. */
 		pp_fetch_add_relaxed(&dma->unmaps_skipped, 1);
 		return;
@@ -152,11 +136,11 @@ void pp_dma_unmap(struct page_pool *pool, struct pp_page *page, bool here)
 		pp_add_single_writer(&dma->unmaps_here, 1);
 	else
 		pp_fetch_add_relaxed(&dma->unmaps_elsewhere, 1);
-	if (dma->chunks)
+	if (dma->tracked)
 		unclaim(page, 0);
 }
 
-static void scrub_chunk(struct page_pool *pool, struct pp_page *pages)
+static void scrub_chunk(struct page_pool *pool, struct pp_page *pages, void *unused)
 {
 	struct pp_dma *dma = &pool->dma;
 
@@ -174,24 +158,10 @@ static void scrub_chunk(struct page_pool *pool, struct pp_page *pages)
 	}
 }
 
-static size_t words(const struct page_pool *pool)
-{
-	return (pool->provider->nr / PP_CHUNK_PAGES + BITS) / BITS;
-}
-
 void pp_dma_scrub(struct page_pool *pool)
 {
-	if (!pool->dma.chunks)
-		return;
-	for (size_t word = 0; word < words(pool); word++) {
-		uint64_t bits = pool->dma.chunks[word];
-
-		for (; bits; bits &= bits - 1) {
-			size_t chunk = word * BITS + (size_t)__builtin_ctzll(bits);
-
-			scrub_chunk(pool, &pool->provider->pages[chunk * PP_CHUNK_PAGES]);
-		}
-	}
+	if (pool->dma.tracked)
+		pp_pool_each_chunk(pool, scrub_chunk, NULL);
 }
 
 /* ---- sync -------------------------------------------------------------------------------------
@@ -205,13 +175,13 @@ uint32_t pp_dma_sync(struct page_pool *pool, struct pp_page *page, uint32_t size
 		size = dma->max_len;
 	if (!dma->sync || !size)
 		return 0;
-	if (dma->chunks && unlikely(!claim(pool, page))) {
+	if (dma->tracked && unlikely(!claim(pool, page))) {
 		/* relaxed: a counter. */
 		pp_fetch_add_relaxed(&dma->syncs_skipped, 1);
 		return 0;
 	}
 	dma->device->ops->sync(dma->device, page->dma, dma->offset, size, dma->dir, false);
-	if (dma->chunks)
+	if (dma->tracked)
 		unclaim(page, (uintptr_t)pool);
 	return size;
 }
@@ -234,10 +204,10 @@ void page_pool_dma_sync_for_cpu(const struct page_pool *pool, struct pp_page *pa
 		return;
 	if (size > dma->max_len - offset)
 		size = dma->max_len - offset;
-	if (!size || (dma->chunks && !claim(pool, page)))
+	if (!size || (dma->tracked && !claim(pool, page)))
 		return;
 	dma->device->ops->sync(dma->device, page->dma, dma->offset + offset, size, dma->dir, true);
-	if (dma->chunks)
+	if (dma->tracked)
 		unclaim(page, (uintptr_t)pool);
 }
 
@@ -256,7 +226,7 @@ uint64_t page_pool_get_dma_addr(const struct pp_page *page)
 	if (!pool || !pool->dma.device)
 		return 0;
 	/* acquire: pairs with pp_dma_map(). */
-	if (pool->dma.chunks && !pp_load_acquire(&page->mapped))
+	if (pool->dma.tracked && !pp_load_acquire(&page->mapped))
 		return 0;
 	return page->dma;
 }
@@ -326,11 +296,7 @@ int pp_dma_init(struct page_pool *pool, const struct page_pool_params *params)
 
 	if (err || !(params->flags & PP_FLAG_DMA_MAP))
 		return err;
-	if (!(params->flags & PP_FLAG_NO_TRACKING)) {
-		dma->chunks = pp_sys_calloc(words(pool), sizeof(dma->chunks[0]));
-		if (!dma->chunks)
-			return pp_fail(-ENOMEM, "no memory to keep track of mapped pages");
-	}
+	dma->tracked = !(params->flags & PP_FLAG_NO_TRACKING);
 	dma->device = params->device ? params->device : pp_device_none();
 	pp_device_get(dma->device);
 	dma->offset = params->offset;
@@ -346,5 +312,4 @@ void pp_dma_fini(struct page_pool *pool)
 {
 	if (pool->dma.device)
 		pp_device_put(pool->dma.device);
-	free(pool->dma.chunks);
 }

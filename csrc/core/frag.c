@@ -47,7 +47,7 @@ static struct pp_page *cut_first(struct page_pool *pool, struct pp_page *page, s
 	return page;
 }
 
-struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t *offset, size_t size)
+static inline struct pp_page *alloc_frag(struct page_pool *pool, size_t *offset, size_t size)
 {
 	size_t room = PP_PAGE_SIZE << pool->order;
 	struct pp_page *page = pool->frag_page;
@@ -76,13 +76,35 @@ struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t *offset, siz
 			return cut_first(pool, page, size);
 		}
 	}
-	page = page_pool_alloc_pages(pool);
+	page = pp_pool_alloc(pool);
 	if (!page) {
 		pp_fail(-ENOMEM, "pool %u has no page for a piece", pool->id);
 		return NULL;
 	}
 	*offset = 0;
 	return cut_first(pool, page, size);
+}
+
+static PP_NOINLINE struct pp_page *alloc_frag_checked(struct page_pool *pool, size_t *offset,
+						      size_t size, const void *caller)
+{
+	struct pp_page *page;
+	uint64_t before;
+
+	if (!pp_check_enter(pool, caller, &before))
+		return NULL;
+	page = alloc_frag(pool, offset, size);
+	if (page)
+		pp_check_alloc(pool, page, caller, true);
+	pp_check_leave(pool, before);
+	return page;
+}
+
+struct pp_page *page_pool_alloc_frag(struct page_pool *pool, size_t *offset, size_t size)
+{
+	if (unlikely(pool->checked))
+		return alloc_frag_checked(pool, offset, size, __builtin_return_address(0));
+	return alloc_frag(pool, offset, size);
 }
 
 void pp_frag_drain(struct page_pool *pool)

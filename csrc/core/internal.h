@@ -31,6 +31,8 @@ void pp_sys_unreserve(void *addr, size_t size);
 /* Makes part of it usable; a negative errno. */
 int pp_sys_commit(void *addr, size_t size, unsigned huge);
 int pp_sys_thread(void *(*fn)(void *));
+/* Memory that cannot, or can again, be read and written; a negative errno. */
+int pp_sys_unreadable(void *addr, size_t size, bool on);
 int64_t pp_sys_now_ns(void);
 #ifdef PP_FAULT_INJECTION
 /* The n-th call from now on fails, once; 0: none. Returns what was left of the last countdown. */
@@ -76,17 +78,53 @@ static inline void pp_stats_end(struct page_pool *pool)
 int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr);
 /* That of the chunk that starts with page first can be used from now on, and is zero. */
 int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first);
+/* The same for the records of checked pools; under their lock; again: nothing happens. */
+int pp_provider_reserve_records(struct pp_provider *provider);
+int pp_provider_commit_records(struct pp_provider *provider, const struct pp_page *page);
 void pp_provider_forget_pages(struct pp_provider *provider);
 
 /* ---- pool.c ---- */
 /* The page leaves the pool. here: in the consumer's context. May free the pool. */
 void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);
+/* Consumer: page_pool_alloc_pages() without the checks. */
+struct pp_page *pp_pool_alloc(struct page_pool *pool);
 /* Consumer: all of the cache leaves the pool. */
 void pp_pool_drain_cache(struct page_pool *pool);
 
+/* What the pool has ever had pages of: calls fn with each chunk of its provider's metadata. */
+void pp_pool_each_chunk(struct page_pool *pool,
+			void (*fn)(struct page_pool *pool, struct pp_page *pages, void *arg),
+			void *arg);
 /* n puts did nothing, the last of them of this page; id: of the pool, 0: none. Nobody's lock is
  * held, and the pool may be gone. */
 PP_COLD void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n);
+
+/* ---- check.c: checked mode; all but the first are for checked pools only ---- */
+/* The flags that the environment adds. */
+unsigned pp_check_flags(void);
+/* The provider can have records from now on. */
+int pp_check_init(struct page_pool *pool);
+/*
+ * Around a call that only the consumer may make. False: the caller is not, and was reported.
+ * *before: for the leave.
+ */
+bool pp_check_enter(struct page_pool *pool, const void *caller, uint64_t *before);
+void pp_check_leave(struct page_pool *pool, uint64_t before);
+/* Consumer: the page is about to be handed out; piece: one of it is. */
+void pp_check_alloc(struct page_pool *pool, struct pp_page *page, const void *caller, bool piece);
+/*
+ * Is this put right? Else it was reported. *here: it may be direct; made false if that promise is
+ * broken, and that is reported.
+ */
+bool pp_check_put(struct page_pool *pool, struct pp_page *page, const void *caller, bool promised,
+		  bool *here);
+/* The last user has put the page. recycled: it goes into the cache or the ring. */
+void pp_check_was_put(struct page_pool *pool, struct pp_page *page, const void *caller,
+		      bool recycled);
+/* The page leaves the pool, and is the user's memory as any other. */
+void pp_check_leaves(struct page_pool *pool, struct pp_page *page);
+/* Instead of a free(): so that who uses the pool later is found out. */
+void pp_check_bury(struct page_pool *pool);
 
 /* ---- dma.c ---- */
 int pp_dma_init(struct page_pool *pool, const struct page_pool_params *params);

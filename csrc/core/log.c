@@ -40,7 +40,7 @@ void page_pool_set_log(page_pool_log_fn fn, void *ctx)
 
 void pp_log(const char *fmt, ...)
 {
-	char text[256];
+	char text[512];
 	page_pool_log_fn fn;
 	void *ctx;
 	va_list ap;

@@ -52,11 +52,19 @@ static inline void leave(struct pp_page *page)
 	pp_page_drop(page);
 }
 
+static PP_NOINLINE void leave_formally(struct page_pool *pool, struct pp_page *page, bool here)
+{
+	if (pool->checked)
+		pp_check_leaves(pool, page);
+	if (pool->dma.device)
+		pp_dma_unmap(pool, page, here);
+}
+
 static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	pp_held_clear(pool, page);
-	if (unlikely(pool->dma.device))
-		pp_dma_unmap(pool, page, here);
+	if (unlikely(pool->formalities))
+		leave_formally(pool, page, here);
 	if (here)
 		/* release: page_pool_inflight() that sees it sees the page in held as well. */
 		pp_add_single_writer_release(&pool->released_here, 1);
@@ -156,17 +164,74 @@ static void enters_pool(struct page_pool *pool, struct pp_page **pages, size_t n
 	pp_add_single_writer(&pool->held, n);
 }
 
-/* The provider's pages, and each is mapped first. */
-static PP_NOINLINE struct pp_page *alloc_mapped(struct page_pool *pool)
+/* ---- chunks: where the pool's pages are ---- */
+
+#define BITS 64
+
+static size_t chunk_words(const struct page_pool *pool)
 {
-	struct pp_page *pages[PP_ALLOC_CACHE_REFILL];
+	return (pool->provider->nr / PP_CHUNK_PAGES + BITS) / BITS;
+}
+
+void pp_pool_each_chunk(struct page_pool *pool,
+			void (*fn)(struct page_pool *pool, struct pp_page *pages, void *arg),
+			void *arg)
+{
+	for (size_t word = 0; word < chunk_words(pool); word++) {
+		/* relaxed: destroy is the consumer; others take a snapshot. */
+		uint64_t bits = pp_load_relaxed(&pool->chunks[word]);
+
+		for (; bits; bits &= bits - 1) {
+			size_t chunk = word * BITS + (size_t)__builtin_ctzll(bits);
+
+			fn(pool, &pool->provider->pages[chunk * PP_CHUNK_PAGES], arg);
+		}
+	}
+}
+
+/* Consumer: the chunk with this page is known from now on; false: no memory for its records. */
+static bool know_chunk(struct page_pool *pool, const struct pp_page *page)
+{
+	size_t chunk = (size_t)(page - pool->provider->pages) / PP_CHUNK_PAGES;
+	uint64_t *word = &pool->chunks[chunk / BITS], bit = 1ull << (chunk % BITS);
+
+	if (likely(*word & bit))
+		return true;
+	if (pool->checked && pp_provider_commit_records(pool->provider, page))
+		return false;
+	/* relaxed: one writer; readers look at metadata that was there before. */
+	pp_store_relaxed(word, *word | bit);
+	return true;
+}
+
+/* Those that the pool cannot keep track of go back, the others move up; how many. */
+static size_t know_chunks(struct page_pool *pool, struct pp_page **pages, size_t n)
+{
+	size_t known = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (likely(know_chunk(pool, pages[i])))
+			pages[known++] = pages[i];
+		else
+			pp_page_drop(pages[i]);
+	}
+	return known;
+}
+
+/* The provider's pages, in a pool where that is not all. */
+static PP_NOINLINE struct pp_page *alloc_formally(struct page_pool *pool)
+{
+	struct pp_page *pages[PP_ALLOC_CACHE_REFILL], *page = NULL;
 	struct pp_provider *provider = pool->provider;
 	struct pp_cache *cache = &pool->cache;
 	size_t n, fit, cached;
 
 	n = provider->ops->alloc(provider, pool->order, pool->nid,
 				 pool->order ? 1 : PP_ALLOC_CACHE_REFILL, pages);
-	n = pp_dma_map(pool, pages, n);
+	if (pool->chunks)
+		n = know_chunks(pool, pages, n);
+	if (pool->dma.device)
+		n = pp_dma_map(pool, pages, n);
 	if (!n)
 		return NULL;
 	enters_pool(pool, pages, n);
@@ -181,7 +246,8 @@ static PP_NOINLINE struct pp_page *alloc_mapped(struct page_pool *pool)
 	if (fit > n)
 		fit = n;
 	memcpy(pool->pages + cached, pages, fit * sizeof(pages[0]));
-	struct pp_page *page = fit ? cache_filled(pool, fit, &pool->stats.slow) : NULL;
+	if (fit)
+		page = cache_filled(pool, fit, &pool->stats.slow);
 	while (n > fit)
 		pp_pool_release(pool, pages[--n], true);
 	return page;
@@ -193,8 +259,8 @@ static struct pp_page *alloc_new(struct page_pool *pool)
 	struct pp_page *page;
 	size_t n;
 
-	if (unlikely(pool->dma.device))
-		return alloc_mapped(pool);
+	if (unlikely(pool->formalities))
+		return alloc_formally(pool);
 	if (pool->order) {
 		if (!provider->ops->alloc(provider, pool->order, pool->nid, 1, &page))
 			return NULL;
@@ -220,7 +286,7 @@ static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
 	return page;
 }
 
-struct pp_page *page_pool_alloc_pages(struct page_pool *pool)
+static inline struct pp_page *alloc(struct page_pool *pool)
 {
 	struct pp_cache *cache = &pool->cache;
 	uint64_t popped = cache->popped;
@@ -236,11 +302,42 @@ struct pp_page *page_pool_alloc_pages(struct page_pool *pool)
 	return page;
 }
 
+struct pp_page *pp_pool_alloc(struct page_pool *pool)
+{
+	return alloc(pool);
+}
+
+static PP_NOINLINE struct pp_page *alloc_checked(struct page_pool *pool, const void *caller)
+{
+	struct pp_page *page;
+	uint64_t before;
+
+	if (!pp_check_enter(pool, caller, &before))
+		return NULL;
+	page = alloc(pool);
+	if (page)
+		pp_check_alloc(pool, page, caller, false);
+	pp_check_leave(pool, before);
+	return page;
+}
+
+struct pp_page *page_pool_alloc_pages(struct page_pool *pool)
+{
+	if (unlikely(pool->checked))
+		return alloc_checked(pool, __builtin_return_address(0));
+	return alloc(pool);
+}
+
 size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_page **pages)
 {
 	struct pp_cache *cache = &pool->cache;
 	size_t got = 0;
 
+	if (unlikely(pool->checked)) {
+		while (got < n && (pages[got] = alloc_checked(pool, __builtin_return_address(0))))
+			got++;
+		return got;
+	}
 	while (got < n) {
 		uint64_t cached = cache->pushed - cache->popped;
 		uint64_t some = cached < n - got ? cached : n - got;
@@ -332,6 +429,74 @@ static inline size_t take_back_all(struct page_pool *pool, struct pp_page **page
 }
 
 /*
+ * Pages that did not fit into the ring and have to be unmapped first: counted out under the lock as
+ * the others, but later. If the pool was destroyed meanwhile, its account is settled.
+ */
+static PP_NOINLINE void overflow_formally(struct page_pool *pool, struct pp_page **pages, size_t n)
+{
+	struct pp_ring *ring = &pool->ring;
+	bool dying;
+
+	for (size_t i = 0; i < n; i++)
+		leave_formally(pool, pages[i], false);
+	pp_spin_lock(&ring->lock);
+	dying = ring->dying;
+	if (likely(!dying))
+		/* release: as in recycle_in_ring(). */
+		pp_add_single_writer_release(&ring->released, n);
+	else
+		pp_add_single_writer(&ring->released_dying, n);
+	pp_spin_unlock(&ring->lock);
+	for (size_t i = 0; i < n; i++) {
+		if (unlikely(dying))
+			pp_pool_unpend(pool, 1);
+		leave(pages[i]);
+	}
+}
+
+/* What is not the usual case of recycle_in_ring(), whose lock is held and left here: in of n pages
+ * are in the ring, refused are not the user's to put (the last of them: bad). */
+static PP_NOINLINE void not_all_in_ring(struct page_pool *pool, struct pp_page **pages, size_t in,
+					size_t n, size_t refused, const struct pp_page *bad,
+					const struct synced *synced)
+{
+	struct pp_ring *ring = &pool->ring;
+	bool formalities = pool->formalities;
+	bool dying = ring->dying;
+	uint32_t id = pool->id;
+
+	if (synced) {
+		pp_add_single_writer(&ring->syncs, synced->pages);
+		pp_add_single_writer(&ring->sync_bytes, synced->bytes);
+	}
+	if (refused)
+		/* relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->refused, refused);
+	if (dying) {
+		count_ring(pool, &ring->ring, n);
+		pp_add_single_writer(&ring->released_dying, n);
+	} else if (in < n) {
+		count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel */
+		if (!formalities)
+			/* release: page_pool_inflight() that sees it sees the pages in held. */
+			pp_add_single_writer_release(&ring->released, n - in);
+	}
+	pp_spin_unlock(&ring->lock);
+	if (in < n && formalities && !dying) {
+		overflow_formally(pool, pages + in, n - in);
+		in = n;
+	}
+	for (; in < n; in++) {
+		if (dying)
+			release(pool, pages[in], false);
+		else
+			leave(pages[in]);
+	}
+	if (refused)
+		pp_refused(id, bad, refused);
+}
+
+/*
  * Anyone. Under one lock as many of the n pages as fit go into the ring, the rest leaves the pool;
  * these are counted out under the lock, which is cheaper than in pending, and the pool is not
  * looked at afterwards.
@@ -343,47 +508,21 @@ static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **page
 {
 	struct pp_ring *ring = &pool->ring;
 	struct pp_page *bad = NULL;
-	uint32_t id = pool->id;
-	bool pending = true; /* who leaves does it by himself */
-	size_t all = n, in = 0;
+	size_t good, in = 0;
 
 	pp_spin_lock(&ring->lock);
-	n = take_back_all(pool, pages, n, &bad);
-	if (unlikely(synced)) {
-		pp_add_single_writer(&ring->syncs, synced->pages);
-		pp_add_single_writer(&ring->sync_bytes, synced->bytes);
-	}
+	good = take_back_all(pool, pages, n, &bad);
 	if (likely(!ring->dying)) {
-		in = pp_ring_produce(ring, pages, n);
+		in = pp_ring_produce(ring, pages, good);
 		count_ring(pool, &ring->ring, in);
-		if (unlikely(in < n)) {
-			count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel */
-			pending = pool->dma.device;
-			if (pending)
-				pp_add_single_writer(&ring->released_pending, n - in);
-			else
-				/* release: page_pool_inflight() that sees it sees the pages in
-				 * held. */
-				pp_add_single_writer_release(&ring->released, n - in);
-		}
-	} else {
-		count_ring(pool, &ring->ring, n);
-		pp_add_single_writer(&ring->released_pending, n);
 	}
-	if (unlikely(bad))
-		/* relaxed: a counter. */
-		pp_fetch_add_relaxed(&pool->refused, all - n);
+	if (unlikely(in < n || synced)) {
+		not_all_in_ring(pool, pages, in, good, n - good, bad, synced);
+		return;
+	}
 	pp_spin_unlock(&ring->lock);
 	/* Whoever takes the last page out of the ring may free the pool now. Destroy takes the lock
 	 * before it does, so it has waited for the unlock. */
-	for (; unlikely(in < n); in++) {
-		if (pending)
-			release(pool, pages[in], false);
-		else
-			leave(pages[in]);
-	}
-	if (unlikely(bad))
-		pp_refused(id, bad, all - n);
 }
 
 /* By value: so that the page need not live on the caller's stack on the fast path. */
@@ -428,23 +567,46 @@ static bool put_again(struct page_pool *pool, struct pp_page *page, bool here)
 	return false;
 }
 
-/* The page is not a plain pool's. True: it is this pool's all the same, and to be recycled. */
-static bool put_special(struct page_pool *pool, struct pp_page *page, bool here)
+/*
+ * A page that is not a plain pool's. True: it is this pool's all the same, and to be recycled.
+ * *here: made false if the promise is found to be broken.
+ */
+static bool put_special(struct page_pool *pool, struct pp_page *page, const void *caller,
+			bool promised, bool *here)
 {
-	/* relaxed: see page_pool_get_pp(). */
-	if (unlikely(pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))) {
+	bool recycled = true;
+
+	if (pool->checked) {
+		if (!pp_check_put(pool, page, caller, promised, here)) {
+			/* relaxed: a counter. */
+			pp_fetch_add_relaxed(&pool->refused, 1);
+			return false;
+		}
+	} else if (unlikely(pp_load_relaxed(&page->owner) != pool->owner ||
+			    !pp_is_held(pool, page))) {
+		/* relaxed: see page_pool_get_pp(). */
 		refuse(pool, page);
 		return false;
 	}
-	return pp_page_can_recycle(page) || put_again(pool, page, here);
+	if (!pp_page_can_recycle(page)) {
+		if (!pp_page_drop_users(page, 1))
+			return false;
+		recycled = pp_page_can_recycle(page);
+	}
+	if (pool->checked)
+		pp_check_was_put(pool, page, caller, recycled);
+	if (!recycled)
+		put_held(pool, page, *here);
+	return recycled;
 }
 
 static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *page, uint32_t size,
-					bool here)
+					bool promised, const void *caller)
 {
+	bool here = promised || pp_napi_local(pool);
 	struct synced synced = {0};
 
-	if (!put_special(pool, page, here))
+	if (!put_special(pool, page, caller, promised, &here))
 		return;
 	/* relaxed: as in recycle_in_cache(). */
 	if (here && pp_load_relaxed(&pool->cache.capacity)) {
@@ -459,43 +621,53 @@ static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *
 
 /* Anything but a whole page of a plain pool that nobody else holds. */
 static PP_NOINLINE void put_slow(struct page_pool *pool, struct pp_page *page, uint32_t size,
-				 bool allow_direct)
+				 bool promised, const void *caller)
 {
-	bool here = allow_direct || pp_napi_local(pool);
+	bool here;
 
 	/* relaxed: see page_pool_get_pp(). */
-	if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool))
-		put_one_special(pool, page, size, here);
-	else if (put_again(pool, page, here))
+	if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool)) {
+		put_one_special(pool, page, size, promised, caller);
+		return;
+	}
+	here = promised || pp_napi_local(pool);
+	if (put_again(pool, page, here))
 		recycle(pool, page, here);
+}
+
+static inline void put(struct page_pool *pool, struct pp_page *page, uint32_t size, bool promised,
+		       const void *caller)
+{
+	/* relaxed: see page_pool_get_pp(). */
+	if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool ||
+		     !pp_page_can_recycle(page)))
+		put_slow(pool, page, size, promised, caller);
+	else
+		recycle(pool, page, promised || pp_napi_local(pool));
 }
 
 void page_pool_put_page(struct page_pool *pool, struct pp_page *page, unsigned dma_sync_size,
 			bool allow_direct)
 {
-	/* relaxed: see page_pool_get_pp(). */
-	if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool ||
-		     !pp_page_can_recycle(page)))
-		put_slow(pool, page, dma_sync_size, allow_direct);
-	else
-		recycle(pool, page, allow_direct || pp_napi_local(pool));
+	put(pool, page, dma_sync_size, allow_direct, __builtin_return_address(0));
 }
 
 void page_pool_put_full_page(struct page_pool *pool, struct pp_page *page, bool allow_direct)
 {
-	page_pool_put_page(pool, page, UINT32_MAX, allow_direct);
+	put(pool, page, UINT32_MAX, allow_direct, __builtin_return_address(0));
 }
 
 void page_pool_recycle_direct(struct page_pool *pool, struct pp_page *page)
 {
-	page_pool_put_page(pool, page, UINT32_MAX, true);
+	put(pool, page, UINT32_MAX, true, __builtin_return_address(0));
 }
 
 /* Pages that go into a ring under one lock. */
 #define BULK 64
 
 /* The pages of this pool go to its cache or ring; the others are moved to the front; how many. */
-static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **pages, size_t n)
+static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **pages, size_t n,
+				   const void *caller)
 {
 	struct pp_cache *cache = &pool->cache;
 	bool here = pp_napi_local(pool);
@@ -530,7 +702,7 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 			continue;
 		}
 		if (unlikely(mine & PP_OWNER_SPECIAL)) {
-			if (!put_special(pool, page, here))
+			if (!put_special(pool, page, caller, false, &here))
 				continue;
 			sync_for_ring(pool, page, UINT32_MAX, &synced);
 		} else if (!pp_page_can_recycle(page) && !put_again(pool, page, here)) {
@@ -557,7 +729,7 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 		struct page_pool *pool = page_pool_get_pp(pages[0]);
 
 		if (likely(pool)) {
-			n = put_some(pool, pages, n);
+			n = put_some(pool, pages, n, __builtin_return_address(0));
 		} else {
 			pp_refused(0, pages[0], 1);
 			pages[0] = pages[--n];
@@ -571,12 +743,17 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 int page_pool_update_nid(struct page_pool *pool, int nid)
 {
 	int err = pp_check_nid(nid);
+	uint64_t before;
 
 	if (err)
 		return err;
+	if (pool->checked && !pp_check_enter(pool, __builtin_return_address(0), &before))
+		return pp_fail(-EPERM, "the caller is not the consumer of pool %u", pool->id);
 	/* relaxed: read by others only to show it. */
 	pp_store_relaxed(&pool->nid, nid);
 	pp_pool_drain_cache(pool);
+	if (pool->checked)
+		pp_check_leave(pool, before);
 	return 0;
 }
 
@@ -666,6 +843,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 {
 	static uint32_t last_id;
 	struct page_pool *pool;
+	unsigned flags;
 	int err = check(params);
 
 	if (err)
@@ -673,6 +851,9 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	pool = pp_sys_aligned_zalloc(PP_CACHELINE, sizeof(*pool));
 	if (!pool)
 		return pp_fail(-ENOMEM, "no memory for a pool");
+	flags = params->flags | pp_check_flags();
+	if (flags & PP_FLAG_CHECKED_FULL)
+		flags |= PP_FLAG_CHECKED;
 	pool->cache.capacity = PP_ALLOC_CACHE_SIZE;
 	pool->owner = (uintptr_t)pool;
 	pool->napi = &pp_napi_none;
@@ -702,23 +883,41 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 		err = pp_arena_create(&arena, &pool->provider);
 		if (err)
 			goto free_queue;
+		pool->own_provider = true;
 	}
 	pool->held_base = (uintptr_t)pool->provider->held - ((uintptr_t)pool->provider->pages >> 6);
+	pool->checked = flags & PP_FLAG_CHECKED;
+	pool->checked_full = flags & PP_FLAG_CHECKED_FULL;
 	err = pp_dma_init(pool, params);
 	if (err)
 		goto put_provider;
-	if (pool->dma.sync)
+	pool->formalities = pool->dma.device || pool->checked;
+	if (pool->dma.sync || pool->checked)
 		pool->owner |= PP_OWNER_SPECIAL;
+	if (pool->dma.tracked || pool->checked) {
+		pool->chunks = pp_sys_calloc(chunk_words(pool), sizeof(pool->chunks[0]));
+		if (!pool->chunks) {
+			err = pp_fail(-ENOMEM, "no memory to keep track of a pool's pages");
+			goto fini_dma;
+		}
+	}
+	if (pool->checked) {
+		err = pp_check_init(pool);
+		if (err)
+			goto free_chunks;
+	}
 	/* relaxed: only uniqueness matters. */
 	pool->id = pp_fetch_add_relaxed(&last_id, 1u) + 1;
 	if (params->napi) {
 		err = page_pool_enable_direct_recycling(pool, params->napi);
 		if (err)
-			goto fini_dma;
+			goto free_chunks;
 	}
 	*ret = pool;
 	return 0;
 
+free_chunks:
+	free(pool->chunks);
 fini_dma:
 	pp_dma_fini(pool);
 put_provider:

@@ -89,8 +89,27 @@ int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first)
 	return err ? err : pp_sys_commit(provider->held + held, HELD_UNIT, PP_HUGE_NONE);
 }
 
+int pp_provider_reserve_records(struct pp_provider *provider)
+{
+	if (!provider->records)
+		provider->records = pp_sys_reserve(page_bytes(provider->nr),
+						   PP_CHUNK_PAGES * sizeof(struct pp_record));
+	return provider->records ? 0 : -ENOMEM;
+}
+
+int pp_provider_commit_records(struct pp_provider *provider, const struct pp_page *page)
+{
+	size_t first = (size_t)(page - provider->pages) & ~(size_t)(PP_CHUNK_PAGES - 1);
+
+	/* Once for each pool that has pages there: what is there stays. */
+	return pp_sys_commit(&provider->records[first], PP_CHUNK_PAGES * sizeof(struct pp_record),
+			     PP_HUGE_NONE);
+}
+
 void pp_provider_forget_pages(struct pp_provider *provider)
 {
+	if (provider->records)
+		pp_sys_unreserve(provider->records, page_bytes(provider->nr));
 	pp_sys_unreserve(provider->pages, page_bytes(provider->nr));
 	pp_sys_unreserve(provider->held, held_bytes(provider->nr));
 }

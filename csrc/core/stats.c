@@ -61,23 +61,21 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* Pages that somebody else held when they were put, outside of the consumer's context: what counted
- * itself out in pending, less those that nobody else held. */
+/* Pages that somebody else held when they were put, outside of the consumer's context. */
 static uint64_t released_elsewhere(const struct page_pool *pool)
 {
-	/* acquire: before what follows, so that nothing is counted twice. */
+	/* acquire: before what follows for a destroyed pool, so that nothing is counted twice. */
 	uint64_t pending = pp_load_acquire(&pool->pending);
 	uint64_t gone;
 
+	/* That is all that a living pool's pending loses; references are multiples, and fall out.
+	 */
 	if (pending >= PP_PENDING_LIVE / 2)
-		/* References are multiples, and fall out. */
-		gone = -pending % PP_PENDING_REF;
-	else
-		/* relaxed: settled since destroy. */
-		gone = pp_load_relaxed(&pool->held) - pp_load_relaxed(&pool->released_here) -
-		       pp_load_relaxed(&pool->ring.released) - pending % PP_PENDING_REF;
-	/* relaxed: a page is counted there before it is in pending. */
-	return minus(gone, pp_load_relaxed(&pool->ring.released_pending));
+		return -pending % PP_PENDING_REF;
+	/* relaxed: settled since destroy, but for released_dying. */
+	gone = pp_load_relaxed(&pool->held) - pp_load_relaxed(&pool->released_here) -
+	       pp_load_relaxed(&pool->ring.released) - pending % PP_PENDING_REF;
+	return minus(gone, pp_load_relaxed(&pool->ring.released_dying));
 }
 
 int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *ret)

@@ -105,6 +105,13 @@ int pp_sys_commit(void *addr, size_t size, unsigned huge)
 	return 0;
 }
 
+int pp_sys_unreadable(void *addr, size_t size, bool on)
+{
+	if (fault())
+		return -ENOMEM;
+	return mprotect(addr, size, on ? PROT_NONE : PROT_READ | PROT_WRITE) ? -errno : 0;
+}
+
 int pp_sys_thread(void *(*fn)(void *))
 {
 	pthread_attr_t attr;

@@ -151,8 +151,15 @@ void pp_pool_free(struct page_pool *pool)
 		free(ref);
 	}
 	pp_dma_fini(pool);
-	pp_provider_put(pool->provider);
+	free(pool->chunks);
 	free(pool->ring.queue);
+	if (pool->checked) {
+		if (!pool->own_provider)
+			pp_provider_put(pool->provider);
+		pp_check_bury(pool);
+		return;
+	}
+	pp_provider_put(pool->provider);
 	free(pool);
 }
 
@@ -180,6 +187,11 @@ void page_pool_destroy(struct page_pool *pool)
 	struct pp_ring *ring = &pool->ring;
 	struct pp_page *page;
 
+	/* Again: it lives because pages or references are out, and the account is settled once. */
+	if (unlikely(!pp_load_relaxed(&pool->cache.capacity))) {
+		pp_log("page_pool: pool %u is destroyed twice: nothing done", pool->id);
+		return;
+	}
 	/* Direct recycling is over: nobody is known to be the consumer any more, and a promise
 	 * finds the cache full. relaxed: the consumer's context is this very thread. */
 	pp_store_relaxed(&pool->napi, &pp_napi_none);

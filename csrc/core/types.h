@@ -96,6 +96,26 @@ struct pp_provider_ops {
 #define PP_CHUNK_ORDER PP_MAX_PAGE_ORDER
 #define PP_CHUNK_PAGES (1u << PP_CHUNK_ORDER)
 
+/*
+ * Checked mode: what is known of a page. In step with its metadata, so of the same size. Whoever
+ * allocates or puts the page writes it, anyone may read it, atomic.
+ */
+struct pp_record {
+	const void *alloc_caller; /* NULL: not by a checked pool yet */
+	const char *alloc_tag;
+	int64_t alloc_ns;
+	const void *put_caller; /* NULL: not put since */
+	const char *put_tag;
+	uint32_t alloc_thread;
+	uint32_t put_thread;
+	uint32_t pool;   /* id */
+	uint32_t pieces; /* handed out and not back */
+	bool poisoned;
+	bool unreadable;
+} PP_ALIGNED(PP_CACHELINE);
+
+_Static_assert(sizeof(struct pp_record) == sizeof(struct pp_page), "records and pages in step");
+
 struct pp_provider {
 	const struct pp_provider_ops *ops; /* constant */
 	int64_t refs;                      /* creator and pools; anyone, atomic */
@@ -109,6 +129,9 @@ struct pp_provider {
 	 * pages that travel together then share one line instead of moving 64 between two CPUs.
 	 */
 	uint8_t *held;
+	/* As many records as pages, once a checked pool uses it; written under a lock of check.c,
+	 * read by who has a checked pool. */
+	struct pp_record *records;
 };
 
 /* ---- device ------------------------------------------------------------------------------------
@@ -175,11 +198,9 @@ struct pp_ring {
 	bool dying;        /* the pool was destroyed: nothing enters the ring any more */
 	uint64_t ring;     /* statistics, written under the lock, read by anyone, atomic */
 	uint64_t ring_full;
-	uint64_t released; /* pages that did not fit and are counted out by this; likewise */
-	/* Pages that nobody else held and that count themselves out in pending: who came after the
-	 * pool was destroyed, or did not fit and has to be unmapped first; likewise. */
-	uint64_t released_pending;
-	uint64_t syncs; /* pages synced for the device by producers, and bytes; likewise */
+	uint64_t released;       /* pages that did not fit and are counted out by this; likewise */
+	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
+	uint64_t syncs;          /* pages synced for the device by producers, and bytes; likewise */
 	uint64_t sync_bytes;
 	/* constant */
 	struct pp_page **queue PP_ALIGNED(PP_CACHELINE);
@@ -197,8 +218,7 @@ struct pp_ring {
 struct pp_dma {
 	/* constant */
 	struct pp_device *device; /* NULL: pages are not mapped */
-	uint64_t *chunks;         /* a bit for each chunk of the provider that a page was ever
-				   * mapped from; NULL: not tracked. The bits: consumer, atomic */
+	bool tracked;             /* destroy unmaps what is out */
 	uint32_t offset;
 	uint32_t max_len;
 	enum pp_dma_direction dir;
@@ -266,6 +286,8 @@ struct page_pool {
 	struct pp_napi *napi; /* never NULL; consumer writes, anyone reads, atomic */
 	uintptr_t held_base;  /* see pp_held(); constant */
 	uintptr_t owner;      /* in its pages: the pool, with PP_OWNER_SPECIAL if it is; constant */
+	bool checked;         /* constant */
+	bool formalities;     /* mapped or checked: pages do not just come and go; constant */
 	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
 
 	/* consumer, refill and slow path; read by anyone, atomic */
@@ -283,6 +305,7 @@ struct page_pool {
 	/* anyone */
 	uint64_t pending PP_ALIGNED(PP_CACHELINE);
 	uint64_t refused; /* puts that did nothing */
+	uint64_t inside;  /* checked: the thread in a consumer's call, 0: none; atomic */
 
 	struct pp_ring ring;
 	struct pp_dma dma;
@@ -292,13 +315,19 @@ struct page_pool {
 	uint32_t id;
 	uint8_t order;
 	bool has_stats;
+	bool checked_full;
+	bool own_provider; /* made with the pool */
+	/* A bit for each chunk of the provider's metadata that a page ever came from, so that they
+	 * can be found; NULL: neither tracked nor checked. The bits: consumer, atomic. */
+	uint64_t *chunks;
 	unsigned retry_ms;
 	unsigned warn_ms;
 
 	/* tear-down; under its lock */
-	struct pp_napi_ref *napi_refs;      /* consumer */
-	struct page_pool *next, **link;     /* list of destroyed pools with pages out */
-	bool watched;                       /* it is in the list; constant once destroyed */
+	struct pp_napi_ref *napi_refs;  /* consumer */
+	struct page_pool *next, **link; /* list of destroyed pools with pages out */
+	bool dead;    /* checked: freed, and kept for a while to tell who still uses it; atomic */
+	bool watched; /* it is in the list; constant once destroyed */
 	int64_t destroyed_ns, next_warn_ns; /* CLOCK_MONOTONIC */
 	int64_t next_retry_ns;
 };
