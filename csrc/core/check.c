@@ -10,17 +10,14 @@
  * finds that written there.
  */
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "page.h"
-
-#define POISON 0x5a
-#define POISON_QUICK 64 /* bytes, at the pool's offset */
+#include "check.h"
 
 unsigned pp_check_flags(void)
 {
@@ -33,14 +30,6 @@ unsigned pp_check_flags(void)
 
 /* ---- records ----------------------------------------------------------------------------------
  */
-
-static struct pp_record *record_of(const struct page_pool *pool, const struct pp_page *page)
-{
-	const struct pp_provider *provider = pool->provider;
-
-	return (struct pp_record *)((uintptr_t)provider->records +
-				    ((uintptr_t)page - (uintptr_t)provider->pages));
-}
 
 int pp_check_init(struct page_pool *pool)
 {
@@ -58,57 +47,27 @@ int pp_check_init(struct page_pool *pool)
 /* ---- sites ------------------------------------------------------------------------------------
  */
 
-static _Thread_local const char *thread_tag;
-static _Thread_local uint32_t thread_number;
+_Thread_local struct pp_check_thread pp_check_thread;
 
 const char *page_pool_set_tag(const char *tag)
 {
-	const char *before = thread_tag;
+	const char *before = pp_check_thread.tag;
 
-	thread_tag = tag;
+	pp_check_thread.tag = tag;
 	return before;
 }
 
-static PP_COLD uint32_t ask_thread_number(void)
+uint32_t pp_check_ask_number(void)
 {
-	return thread_number = (uint32_t)syscall(SYS_gettid);
-}
-
-static inline uint32_t this_thread(void)
-{
-	return likely(thread_number) ? thread_number : ask_thread_number();
-}
-
-static int64_t coarse_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* cannot fail with these arguments */
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	return pp_check_thread.number = (uint32_t)syscall(SYS_gettid);
 }
 
 static struct pp_site site_here(const void *caller)
 {
-	return (struct pp_site){caller, thread_tag, coarse_ns(), this_thread()};
+	return (struct pp_site){caller, pp_check_thread.tag, pp_check_ns(), pp_check_number()};
 }
 
-/* relaxed, all four: who reads a record of a page that is not his own takes what there is. */
-static void note_alloc(struct pp_record *r, const void *caller)
-{
-	pp_store_relaxed(&r->alloc_caller, caller);
-	pp_store_relaxed(&r->alloc_tag, thread_tag);
-	pp_store_relaxed(&r->alloc_ns, coarse_ns());
-	pp_store_relaxed(&r->alloc_thread, this_thread());
-	pp_store_relaxed(&r->put_caller, NULL);
-}
-
-static void note_put(struct pp_record *r, const void *caller)
-{
-	pp_store_relaxed(&r->put_tag, thread_tag);
-	pp_store_relaxed(&r->put_thread, this_thread());
-	pp_store_relaxed(&r->put_caller, caller);
-}
-
+/* relaxed, both: who reads a record of a page that is not his own takes what there is. */
 static struct pp_site allocated(const struct pp_record *r)
 {
 	return (struct pp_site){pp_load_relaxed(&r->alloc_caller), pp_load_relaxed(&r->alloc_tag),
@@ -201,7 +160,7 @@ static PP_COLD void report_page(struct page_pool *pool, const struct pp_page *pa
 				const void *caller, enum pp_report_kind kind, size_t offset,
 				const char *what)
 {
-	const struct pp_record *record = record_of(pool, page);
+	const struct pp_record *record = pp_record_of(pool, page);
 	struct pp_report r = {
 		.kind = kind,
 		.page = page,
@@ -226,135 +185,76 @@ static PP_COLD void report_call(struct page_pool *pool, const void *caller,
 /* ---- contexts ---------------------------------------------------------------------------------
  */
 
-/* With nobody in its napi, the consumer may be anywhere: a driver fills its rings before it polls.
- */
-static bool napi_elsewhere(const struct page_pool *pool)
+void pp_check_not_consumer(struct page_pool *pool, const void *caller)
 {
-	/* relaxed: see pp_napi_local(). */
-	const struct pp_napi *napi = pp_load_relaxed(&pool->napi);
-	uint64_t owner = pp_load_relaxed(&napi->owner);
-
-	return owner != PP_NO_THREAD && owner != pp_thread_id;
-}
-
-bool pp_check_enter(struct page_pool *pool, const void *caller, uint64_t *before)
-{
-	uint32_t self = this_thread();
 	char what[128];
 
-	if (pp_load_relaxed(&pool->dead) || !pp_load_relaxed(&pool->cache.capacity)) {
+	if (!pp_load_relaxed(&pool->cache.capacity)) {
 		report_call(pool, caller, PP_REPORT_DEAD_POOL,
 			    "a consumer's call into a pool that was destroyed");
-		return false;
-	}
-	if (unlikely(napi_elsewhere(pool))) {
+	} else if (pp_check_napi_elsewhere(pool)) {
 		report_call(pool, caller, PP_REPORT_WRONG_CONTEXT,
 			    "a consumer's call while another thread is in the pool's napi");
-		return false;
-	}
-	/* relaxed: two threads that come in the same instant may miss each other; they will not
-	 * for long. */
-	*before = pp_load_relaxed(&pool->inside);
-	if (unlikely(*before && *before != self)) {
+	} else {
 		snprintf(what, sizeof(what), "a consumer's call while thread %u is in another",
-			 (uint32_t)*before);
+			 (uint32_t)pp_load_relaxed(&pool->inside));
 		report_call(pool, caller, PP_REPORT_WRONG_CONTEXT, what);
-		return false;
 	}
-	pp_store_relaxed(&pool->inside, (uint64_t)self);
-	return true;
-}
-
-void pp_check_leave(struct page_pool *pool, uint64_t before)
-{
-	pp_store_relaxed(&pool->inside, before);
 }
 
 /* ---- poison -----------------------------------------------------------------------------------
  */
 
-static void range(const struct page_pool *pool, const struct pp_page *page, uint8_t **start,
-		  size_t *length)
+static size_t room(const struct page_pool *pool)
 {
-	size_t room = PP_PAGE_SIZE << pool->order;
-
-	*start = page->addr;
-	*length = room;
-	if (!pool->checked_full) {
-		*start += pool->dma.offset;
-		*length = room - pool->dma.offset < POISON_QUICK ? room - pool->dma.offset
-								 : POISON_QUICK;
-	}
+	return PP_PAGE_SIZE << pool->order;
 }
 
-static void poison(struct page_pool *pool, struct pp_page *page, struct pp_record *record)
+void pp_check_seal(struct page_pool *pool, struct pp_page *page, struct pp_record *record)
 {
-	uint8_t *start;
-	size_t length;
-
-	range(pool, page, &start, &length);
-	memset(start, POISON, length);
-	pp_store_relaxed(&record->poisoned, true);
+	memset(page->addr, PP_POISON, room(pool));
 	/* Where it cannot be (huge pages; too many mappings of the process), the poison does. */
-	if (pool->checked_full && !pp_sys_unreadable(page->addr, PP_PAGE_SIZE << pool->order, true))
+	if (!pp_sys_unreadable(page->addr, room(pool), true))
 		pp_store_relaxed(&record->unreadable, true);
 }
 
-/* It can be read and written again. */
-static void unseal(struct page_pool *pool, struct pp_page *page, struct pp_record *record)
+void pp_check_unseal(struct page_pool *pool, struct pp_page *page, struct pp_record *record,
+		     const void *caller)
 {
-	if (likely(!pp_load_relaxed(&record->unreadable)))
-		return;
-	/* The system may need memory to split its own notes: there is no way on without. */
-	while (pp_sys_unreadable(page->addr, PP_PAGE_SIZE << pool->order, false))
-		sched_yield();
-	pp_store_relaxed(&record->unreadable, false);
-}
+	const uint8_t *start = page->addr;
+	size_t length = room(pool);
 
-static void check_poison(struct page_pool *pool, struct pp_page *page, struct pp_record *record,
-			 const void *caller)
-{
-	uint64_t want, got;
-	size_t length, i;
-	uint8_t *start;
-
-	if (!pp_load_relaxed(&record->poisoned))
-		return;
-	pp_store_relaxed(&record->poisoned, false);
-	range(pool, page, &start, &length);
-	memset(&want, POISON, sizeof(want));
-	for (i = 0; i < length; i += sizeof(got)) {
-		memcpy(&got, start + i, sizeof(got));
-		if (unlikely(got != want))
-			break;
+	if (pp_load_relaxed(&record->unreadable)) {
+		/* The system may need memory to split its own notes: there is no way on without. */
+		while (pp_sys_unreadable(page->addr, length, false))
+			sched_yield();
+		pp_store_relaxed(&record->unreadable, false);
 	}
-	if (likely(i >= length))
+	if (!caller)
 		return;
-	while (start[i] == POISON)
-		i++;
-	i += (size_t)(start - (uint8_t *)page->addr);
-	char what[96];
-	snprintf(what, sizeof(what), "use after put (byte %zu was written)", i);
-	report_page(pool, page, caller, PP_REPORT_USE_AFTER_PUT, i, what);
+	for (size_t i = 0; i < length; i += PP_POISON_QUICK) {
+		if (unlikely(!pp_check_is_poison(start + i))) {
+			pp_check_used(pool, page, caller, start + i, PP_POISON_QUICK);
+			return;
+		}
+	}
 }
 
-/* ---- allocate and put -------------------------------------------------------------------------
- */
-
-void pp_check_alloc(struct page_pool *pool, struct pp_page *page, const void *caller, bool piece)
+void pp_check_used(struct page_pool *pool, struct pp_page *page, const void *caller,
+		   const uint8_t *start, size_t length)
 {
-	struct pp_record *record = record_of(pool, page);
+	char what[96];
+	size_t byte;
 
-	unseal(pool, page, record);
-	check_poison(pool, page, record, caller);
-	note_alloc(record, caller);
-	pp_store_relaxed(&record->pool, pool->id);
-	if (piece)
-		/* relaxed: a count; others take away from it. */
-		pp_fetch_add_relaxed(&record->pieces, 1);
-	else
-		pp_store_relaxed(&record->pieces, 0);
+	while (length-- && *start == PP_POISON)
+		start++;
+	byte = (size_t)(start - (const uint8_t *)page->addr);
+	snprintf(what, sizeof(what), "use after put (byte %zu was written)", byte);
+	report_page(pool, page, caller, PP_REPORT_USE_AFTER_PUT, byte, what);
 }
+
+/* ---- puts -------------------------------------------------------------------------------------
+ */
 
 /* A page that the pool's provider has metadata of? Nothing is read that may not be there. */
 static bool known(const struct page_pool *pool, const struct pp_page *page)
@@ -369,90 +269,75 @@ static bool known(const struct page_pool *pool, const struct pp_page *page)
 		1);
 }
 
-bool pp_check_put(struct page_pool *pool, struct pp_page *page, const void *caller, bool promised,
-		  bool *here)
+void pp_check_bad_put(struct page_pool *pool, struct pp_page *page, const void *caller)
 {
+	struct pp_report r = {.page = page, .now = site_here(caller)};
 	struct pp_record *record;
 	uintptr_t owner;
 
-	if (unlikely(pp_load_relaxed(&pool->dead))) {
-		struct pp_report r = {
-			.kind = PP_REPORT_DEAD_POOL, .page = page, .now = site_here(caller)};
-
+	if (pp_load_relaxed(&pool->dead)) {
+		r.kind = PP_REPORT_DEAD_POOL;
 		report(pool, &r, "a put into a pool that is gone");
-		return false;
+		return;
 	}
-	if (unlikely(!known(pool, page))) {
-		struct pp_report r = {
-			.kind = PP_REPORT_FOREIGN_PAGE, .page = page, .now = site_here(caller)};
-
+	if (!known(pool, page)) {
+		r.kind = PP_REPORT_FOREIGN_PAGE;
 		report(pool, &r, "a put (not of this pool's provider)");
-		return false;
+		return;
 	}
-	record = record_of(pool, page);
+	record = pp_record_of(pool, page);
 	/* relaxed: see page_pool_get_pp(). */
 	owner = pp_load_relaxed(&page->owner);
-	if (unlikely(owner != pool->owner)) {
-		if (!owner && pp_load_relaxed(&record->pool) == pool->id &&
-		    pp_load_relaxed(&record->put_caller))
-			report_page(pool, page, caller, PP_REPORT_DOUBLE_PUT, 0,
-				    "a second put (it has left the pool)");
-		else
-			report_page(pool, page, caller, PP_REPORT_FOREIGN_PAGE, 0,
-				    owner ? "a put into the wrong pool"
-					  : "a put (no pool has handed it out)");
-		return false;
-	}
-	if (unlikely(!pp_is_held(pool, page))) {
+	if (owner == pool->owner)
 		report_page(pool, page, caller, PP_REPORT_DOUBLE_PUT, 0, "a second put");
-		return false;
-	}
-	if (pp_page_users(page) > 1 || pp_load_relaxed(&record->pieces)) {
-		uint32_t pieces = pp_load_relaxed(&record->pieces);
-
-		/* acq_rel: no weaker form; it is a count. */
-		while (pieces && !pp_cas_acq_rel(&record->pieces, &pieces, pieces - 1))
-			;
-		if (!pieces) {
-			report_page(pool, page, caller, PP_REPORT_PIECES, 0,
-				    "a put of one piece more than were handed out");
-			return false;
-		}
-	}
-	if (promised) {
-		/* relaxed: as in pp_check_enter(). */
-		uint64_t inside = pp_load_relaxed(&pool->inside);
-
-		*here = false;
-		if (napi_elsewhere(pool))
-			report_page(pool, page, caller, PP_REPORT_WRONG_CONTEXT, 0,
-				    "direct recycling while another thread is in the pool's napi");
-		else if (inside && inside != this_thread())
-			report_page(
-				pool, page, caller, PP_REPORT_WRONG_CONTEXT, 0,
-				"direct recycling while another thread is in a consumer's call");
-		else
-			*here = true;
-	}
-	return true;
+	else if (owner)
+		report_page(pool, page, caller, PP_REPORT_FOREIGN_PAGE, 0,
+			    "a put into the wrong pool");
+	else if (pp_load_relaxed(&record->pool) == pool->id && pp_load_relaxed(&record->put_caller))
+		report_page(pool, page, caller, PP_REPORT_DOUBLE_PUT, 0,
+			    "a second put (it has left the pool)");
+	else
+		report_page(pool, page, caller, PP_REPORT_FOREIGN_PAGE, 0,
+			    "a put (no pool has handed it out)");
 }
 
-void pp_check_was_put(struct page_pool *pool, struct pp_page *page, const void *caller,
-		      bool recycled)
+void pp_check_bad_promise(struct page_pool *pool, struct pp_page *page, const void *caller)
 {
-	struct pp_record *record = record_of(pool, page);
+	uint64_t inside = pp_load_relaxed(&pool->inside);
+	char what[128];
 
-	note_put(record, caller);
-	if (recycled)
-		poison(pool, page, record);
+	if (pp_check_napi_elsewhere(pool))
+		snprintf(what, sizeof(what),
+			 "direct recycling, while another thread is in the pool's napi,");
+	else
+		snprintf(what, sizeof(what),
+			 "direct recycling, while thread %u is in a consumer's call,",
+			 (uint32_t)inside);
+	report_page(pool, page, caller, PP_REPORT_WRONG_CONTEXT, 0, what);
+}
+
+bool pp_check_put_piece(struct page_pool *pool, struct pp_page *page, const void *caller)
+{
+	struct pp_record *record = pp_record_of(pool, page);
+	uint32_t pieces = pp_load_relaxed(&record->pieces);
+
+	/* acq_rel: no weaker form; it is a count. */
+	while (pieces && !pp_cas_acq_rel(&record->pieces, &pieces, pieces - 1))
+		;
+	if (!pieces)
+		report_page(pool, page, caller, PP_REPORT_PIECES, 0,
+			    "a put of one piece more than were handed out");
+	return pieces;
 }
 
 void pp_check_leaves(struct page_pool *pool, struct pp_page *page)
 {
-	struct pp_record *record = record_of(pool, page);
+	struct pp_record *record = pp_record_of(pool, page);
 
-	unseal(pool, page, record);
-	pp_store_relaxed(&record->poisoned, false);
+	if (pp_load_relaxed(&record->poisoned)) {
+		pp_check_unseal(pool, page, record, NULL);
+		pp_store_relaxed(&record->poisoned, false);
+	}
 	/* It is still counted in. */
 	if (unlikely(page_pool_inflight(pool) <= 0))
 		report_page(pool, page, pp_load_relaxed(&record->put_caller),
@@ -482,7 +367,7 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
 				.address = page->addr,
-				.allocated = allocated(record_of(pool, page)),
+				.allocated = allocated(pp_record_of(pool, page)),
 			};
 		h->n++;
 	}

@@ -5,7 +5,7 @@
  * fit, the users that were never handed out are dropped in one step. Were all pieces back by then,
  * the page is used again at once; else the last piece to come back is the page.
  */
-#include "page.h"
+#include "check.h"
 
 /* Pieces start on cache lines: two of them never share one. */
 static size_t align(size_t size)

@@ -99,30 +99,11 @@ void pp_pool_each_chunk(struct page_pool *pool,
  * held, and the pool may be gone. */
 PP_COLD void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n);
 
-/* ---- check.c: checked mode; all but the first are for checked pools only ---- */
+/* ---- check.c: checked mode; see check.h too ---- */
 /* The flags that the environment adds. */
 unsigned pp_check_flags(void);
-/* The provider can have records from now on. */
+/* The pool's provider can have records from now on. */
 int pp_check_init(struct page_pool *pool);
-/*
- * Around a call that only the consumer may make. False: the caller is not, and was reported.
- * *before: for the leave.
- */
-bool pp_check_enter(struct page_pool *pool, const void *caller, uint64_t *before);
-void pp_check_leave(struct page_pool *pool, uint64_t before);
-/* Consumer: the page is about to be handed out; piece: one of it is. */
-void pp_check_alloc(struct page_pool *pool, struct pp_page *page, const void *caller, bool piece);
-/*
- * Is this put right? Else it was reported. *here: it may be direct; made false if that promise is
- * broken, and that is reported.
- */
-bool pp_check_put(struct page_pool *pool, struct pp_page *page, const void *caller, bool promised,
-		  bool *here);
-/* The last user has put the page. recycled: it goes into the cache or the ring. */
-void pp_check_was_put(struct page_pool *pool, struct pp_page *page, const void *caller,
-		      bool recycled);
-/* The page leaves the pool, and is the user's memory as any other. */
-void pp_check_leaves(struct page_pool *pool, struct pp_page *page);
 /* Instead of a free(): so that who uses the pool later is found out. */
 void pp_check_bury(struct page_pool *pool);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "page.h"
+#include "check.h"
 #include "ring.h"
 
 /* ---- puts that are refused --------------------------------------------------------------------
@@ -396,6 +396,8 @@ struct synced {
 static inline void sync_for_ring(struct page_pool *pool, struct pp_page *page, uint32_t size,
 				 struct synced *synced)
 {
+	if (!pool->dma.sync)
+		return;
 	size = pp_dma_sync(pool, page, size);
 	synced->pages += size != 0;
 	synced->bytes += size;
@@ -571,8 +573,8 @@ static bool put_again(struct page_pool *pool, struct pp_page *page, bool here)
  * A page that is not a plain pool's. True: it is this pool's all the same, and to be recycled.
  * *here: made false if the promise is found to be broken.
  */
-static bool put_special(struct page_pool *pool, struct pp_page *page, const void *caller,
-			bool promised, bool *here)
+static inline bool put_special(struct page_pool *pool, struct pp_page *page, const void *caller,
+			       bool promised, bool *here)
 {
 	bool recycled = true;
 
@@ -610,7 +612,8 @@ static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *
 		return;
 	/* relaxed: as in recycle_in_cache(). */
 	if (here && pp_load_relaxed(&pool->cache.capacity)) {
-		pp_dma_sync_here(pool, page, size);
+		if (pool->dma.sync)
+			pp_dma_sync_here(pool, page, size);
 		if (recycle_in_cache(pool, page))
 			return;
 	} else {
@@ -743,7 +746,7 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 int page_pool_update_nid(struct page_pool *pool, int nid)
 {
 	int err = pp_check_nid(nid);
-	uint64_t before;
+	uint64_t before = 0;
 
 	if (err)
 		return err;
@@ -891,6 +894,9 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	err = pp_dma_init(pool, params);
 	if (err)
 		goto put_provider;
+	pool->poison_offset = pool->dma.offset & ~7u;
+	if (pool->poison_offset > (PP_PAGE_SIZE << pool->order) - PP_POISON_QUICK)
+		pool->poison_offset = (uint32_t)(PP_PAGE_SIZE << pool->order) - PP_POISON_QUICK;
 	pool->formalities = pool->dma.device || pool->checked;
 	if (pool->dma.sync || pool->checked)
 		pool->owner |= PP_OWNER_SPECIAL;

@@ -316,7 +316,8 @@ struct page_pool {
 	uint8_t order;
 	bool has_stats;
 	bool checked_full;
-	bool own_provider; /* made with the pool */
+	uint32_t poison_offset; /* checked, not fully: where in a page, bytes */
+	bool own_provider;      /* made with the pool */
 	/* A bit for each chunk of the provider's metadata that a page ever came from, so that they
 	 * can be found; NULL: neither tracked nor checked. The bits: consumer, atomic. */
 	uint64_t *chunks;
