@@ -242,6 +242,18 @@ PAGEPOOL_API void pp_device_get(struct pp_device *device);
 PAGEPOOL_API void pp_device_put(struct pp_device *device);
 PAGEPOOL_API const char *pp_device_name(const struct pp_device *device);
 /*
+ * What pools do, by hand: for buffers that are no pool's, or to see what becomes of a mistake.
+ * Anyone. pp_device_map(): 0 and the address, or what the device says.
+ */
+PAGEPOOL_API int pp_device_map(struct pp_device *device, void *memory, size_t length,
+			       enum pp_dma_direction dir, uint64_t *dma);
+PAGEPOOL_API void pp_device_unmap(struct pp_device *device, uint64_t dma, size_t length,
+				  enum pp_dma_direction dir);
+PAGEPOOL_API void pp_device_sync_for_device(struct pp_device *device, uint64_t dma, size_t offset,
+					    size_t length, enum pp_dma_direction dir);
+PAGEPOOL_API void pp_device_sync_for_cpu(struct pp_device *device, uint64_t dma, size_t offset,
+					 size_t length, enum pp_dma_direction dir);
+/*
  * As the device does it, through its mappings. Anyone. -EFAULT: no such mapping, or not all of it,
  * or not in that direction; -ENODEV: its driver is gone; -EOPNOTSUPP.
  */

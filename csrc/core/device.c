@@ -31,6 +31,32 @@ const char *pp_device_name(const struct pp_device *device)
 	return device->name;
 }
 
+int pp_device_map(struct pp_device *device, void *memory, size_t length, enum pp_dma_direction dir,
+		  uint64_t *dma)
+{
+	return device->ops->map(device, memory, length, dir, dma);
+}
+
+void pp_device_unmap(struct pp_device *device, uint64_t dma, size_t length,
+		     enum pp_dma_direction dir)
+{
+	device->ops->unmap(device, dma, length, dir);
+}
+
+void pp_device_sync_for_device(struct pp_device *device, uint64_t dma, size_t offset, size_t length,
+			       enum pp_dma_direction dir)
+{
+	if (device->syncs_device)
+		device->ops->sync(device, dma, offset, length, dir, false);
+}
+
+void pp_device_sync_for_cpu(struct pp_device *device, uint64_t dma, size_t offset, size_t length,
+			    enum pp_dma_direction dir)
+{
+	if (device->syncs_cpu)
+		device->ops->sync(device, dma, offset, length, dir, true);
+}
+
 int pp_device_write(struct pp_device *device, uint64_t dma, const void *data, size_t length)
 {
 	return device->ops->write(device, dma, data, length);
