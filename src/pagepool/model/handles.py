@@ -44,7 +44,7 @@ class Page:
 
     _pool: PagePool
     _frame: Frame
-    _memory: Memory | None  # a piece has bytes of its own: no rule speaks of what bytes share
+    _memory: Memory | None  # a piece's
     _length: int
     _offset: int
     _piece: bool
@@ -67,7 +67,8 @@ class Page:
     def _piece_of(cls, pool: PagePool, frame: Frame, where: str, offset: int, size: int) -> Page:
         """A piece of it."""
         page = cls._of(pool, frame, where)
-        page._memory, page._length, page._offset, page._piece = Memory(size), size, offset, True
+        page._memory, page._length = Memory(frame, offset, size), size
+        page._offset, page._piece = offset, True
         return page
 
     def _check(self) -> None:
@@ -87,7 +88,8 @@ class Page:
         self._held = False
         # Rule: a view is somebody else who holds the page.
         if self._viewed:
-            self._frame.arena.watch(self._frame, self._bytes())
+            assert self._frame.provider is not None
+            self._frame.provider.watch(self._frame, self._bytes())
         self._pool._pool.put(self._frame, allow_direct)
 
     def __del__(self) -> None:
@@ -107,12 +109,12 @@ class Page:
         Drop it (and slices of it) before the put, or the page leaves the pool. Raises PageGone.
         """
         self._check()
-        return self._bytes().view()
+        # Rule: who has a view of a piece has the piece.
+        return self._bytes().view(self if self._piece else None)
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """A view. Raises PageGone."""
-        self._check()
-        return memoryview(self._bytes().view())
+        return memoryview(self.view())
 
     def put(self, *, allow_direct: bool = False) -> None:
         """``page.pool.put(page)``."""
@@ -145,7 +147,7 @@ class Page:
 
     @property
     def address(self) -> int:
-        """Of its first byte: the page's number in its arena and the offset. Raises PageGone."""
+        """Of its first byte, see Arena and Region. Raises PageGone."""
         self._check()
         return self._frame.address + self._offset
 
@@ -186,9 +188,7 @@ class Page:
     def ref_count(self) -> int:
         """Holders; views count only after the put. Raises PageGone."""
         self._check()
-        with STEP:
-            self._frame.arena.settle()
-            return self._frame.holders
+        return self._frame.holders
 
     @property
     def allocated_at(self) -> str:
@@ -280,7 +280,6 @@ class PageBatch:
         """Put all that were not put one by one. Raises PageGone the second time."""
         with STEP:
             self._check()
-            self._pool._arena.settle()
             self._give_back()
 
     def __enter__(self) -> Self:

@@ -21,6 +21,7 @@ from pagepool.model.limits import (
     unsigned,
 )
 from pagepool.model.napi import Napi
+from pagepool.model.provider import Provider
 from pagepool.model.rules import Pool
 from pagepool.snapshot import PoolStats
 
@@ -46,7 +47,7 @@ class PagePool:
         order: SupportsIndex = 0,
         node: SupportsIndex | None = None,
         napi: Napi | None = None,
-        provider: Arena | None = None,
+        provider: Provider | None = None,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -71,19 +72,21 @@ class PagePool:
         if napi is not None:
             _is_a(napi, Napi, "napi")
         if provider is not None:
-            _is_a(provider, Arena, "provider")
+            _is_a(provider, Provider, "provider")
+            provider._check()
         if high > MAX_ORDER:
             raise errors.InvalidParameter(
                 f"order {high}: a page is at most of order {MAX_ORDER} "
                 f"({PAGE_SIZE << MAX_ORDER} bytes)"
             )
         self._provider = provider
-        self._arena = Arena() if provider is None else provider
         self._statistics = statistics
         self._closed = False
         with STEP:
             ring = min(size or DEFAULT_POOL_SIZE, MAX_POOL_SIZE)
-            self._pool = Pool(ring, high, check_node(nid), self._arena)
+            self._pool = Pool(
+                ring, high, check_node(nid), Arena() if provider is None else provider
+            )
             self._pool.napi = napi
 
     # -- who may do what
@@ -124,7 +127,6 @@ class PagePool:
         """
         with STEP:
             self._check_consumer()
-            self._arena.settle()
             frame = self._pool.alloc()
             if frame is None:
                 raise self._out_of_pages()
@@ -143,7 +145,6 @@ class PagePool:
                     f"a piece of {size} bytes: must be from 1 to {self.page_size}, "
                     "the page of this pool"
                 )
-            self._arena.settle()
             piece = self._pool.alloc_frag(size)
             if piece is None:
                 raise self._out_of_pages()
@@ -156,7 +157,6 @@ class PagePool:
             self._check_consumer()
             if n < 1:
                 raise errors.InvalidParameter(f"alloc_bulk of {n} pages: ask for at least one")
-            self._arena.settle()
             frames = self._pool.alloc_bulk(n)
             # Rule: fewer pages than asked for are a success, none are not.
             if not frames:
@@ -196,7 +196,6 @@ class PagePool:
                 )
             if allow_direct:
                 self._check_promise()
-            self._arena.settle()
             page._give_back(allow_direct)
 
     def put_full(self, page: Page, /, *, allow_direct: bool = False) -> None:
@@ -230,8 +229,6 @@ class PagePool:
                     )
                 page._check()
                 seen.add(id(page))
-            for page in gathered:
-                page.pool._arena.settle()
             # Rule: pages that somebody has a view of leave their pool, before the others are put.
             bulk = []
             for page in gathered:
@@ -253,7 +250,6 @@ class PagePool:
         with STEP:
             self._check_consumer()
             check_node(nid)
-            self._arena.settle()
             self._pool.update_nid(nid)
 
     def enable_direct_recycling(self, napi: Napi, /) -> None:
@@ -296,7 +292,6 @@ class PagePool:
                     "let it leave before the pool is closed"
                 )
             self._closed = True
-            self._arena.settle()
             self._pool.destroy()
 
     def __del__(self) -> None:
@@ -360,8 +355,8 @@ class PagePool:
         return self._pool.napi
 
     @property
-    def provider(self) -> Arena | None:
-        """The arena that was given; ``None``: one of its own."""
+    def provider(self) -> Provider | None:
+        """The provider that was given; ``None``: one of its own."""
         return self._provider
 
     @property

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from pagepool.model.arena import Arena
 from pagepool.model.cache import Cache
 from pagepool.model.counters import Counters, InFlight
 from pagepool.model.frame import Frame
 from pagepool.model.limits import BULK, CACHE_LINE, CACHE_REFILL, FRAG_BIAS, PAGE_SIZE
 from pagepool.model.napi import Napi
+from pagepool.model.provider import Provider
 from pagepool.model.ring import Ring
 
 _ids = itertools.count(1)
@@ -24,12 +24,12 @@ _ids = itertools.count(1)
 class Pool:
     """One consumer's pages: cache, ring, the page that is being cut up, and the counts."""
 
-    def __init__(self, ring_size: int, order: int, node: int | None, arena: Arena) -> None:
+    def __init__(self, ring_size: int, order: int, node: int | None, provider: Provider) -> None:
         """Empty: pages come when the first is allocated."""
         self.id = next(_ids)
         self.order = order
         self.node = node
-        self.arena = arena
+        self.provider = provider
         self.napi: Napi | None = None
         self.dying = False
         self.cache = Cache()
@@ -81,7 +81,7 @@ class Pool:
 
     def _alloc_slow(self) -> Frame | None:
         # Rule: a higher order is one page a call; order 0 is up to 64, into the cache.
-        frames = self.arena.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
+        frames = self.provider.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
         # Rule: nothing to be had: nothing is counted.
         if not frames:
             return None
