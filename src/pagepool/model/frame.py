@@ -113,6 +113,7 @@ class Frame:
         self.holders = 0  # the reference count: the pool's (or the user's), and views after a put
         self.users = 1  # pieces out, and those the pool may still hand out; 1: not in pieces
         self.pool: Pool | None = None  # None: it has left its pool
+        self.dma: int | None = None  # by which the pool's device knows it; None: it is not mapped
         self._bytes: PageBytes | memoryview | None = None
         self._memory: Memory | None = None
 

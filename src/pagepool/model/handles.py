@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, final
 from pagepool import errors
 from pagepool.model.context import STEP
 from pagepool.model.frame import Frame, Memory
+from pagepool.model.rules import ALL
 
 if TYPE_CHECKING:
     from pagepool.model.pool import PagePool
@@ -83,14 +84,14 @@ class Page:
     def _viewed(self) -> bool:
         return self._frame.viewed if self._memory is None else self._memory.viewed
 
-    def _give_back(self, allow_direct: bool) -> None:
+    def _give_back(self, allow_direct: bool, sync_size: int = ALL) -> None:
         """Held, in a step."""
         self._held = False
         # Rule: a view is somebody else who holds the page.
         if self._viewed:
             assert self._frame.provider is not None
             self._frame.provider.watch(self._frame, self._bytes())
-        self._pool._pool.put(self._frame, allow_direct)
+        self._pool._pool.put(self._frame, allow_direct, sync_size)
 
     def __del__(self) -> None:
         """Dropped: it is not lost, it goes back before anybody is told."""
@@ -150,6 +151,21 @@ class Page:
         """Of its first byte, see Arena and Region. Raises PageGone."""
         self._check()
         return self._frame.address + self._offset
+
+    @property
+    def dma(self) -> int:
+        """By which address the pool's device knows its first byte.
+
+        Raises NotSupported (the pool has no device), DeviceGone (the pool was closed, and has
+        unmapped it), PageGone.
+        """
+        self._check()
+        if self._pool.device is None:
+            raise errors.NotSupported(f"pool {self._pool.id} has no device: nothing is mapped")
+        dma = self._frame.dma
+        if dma is None:
+            raise errors.DeviceGone("the page was unmapped when its pool was destroyed")
+        return dma + self._offset
 
     @property
     def order(self) -> int:
