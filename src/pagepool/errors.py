@@ -46,6 +46,18 @@ class Forked(PoolError, RuntimeError):
     """The object belongs to the parent process; a child of fork has to make its own."""
 
 
+class DeviceGone(PoolError, RuntimeError):
+    """The device has no driver any more, or the page no mapping: nothing goes through it."""
+
+
+class DeviceFault(PoolError, RuntimeError):
+    """The device may not: there is no such mapping, or not all of it, or not in that direction."""
+
+
+class NoDescriptor(PoolError, RuntimeError):
+    """No descriptor of the NIC is free, or no address of the device."""
+
+
 #: errno of the C core -> exception. Every code that the core returns stands here (tested).
 EXCEPTIONS: dict[int, type[PoolError]] = {
     errno.EINVAL: InvalidParameter,
@@ -54,6 +66,11 @@ EXCEPTIONS: dict[int, type[PoolError]] = {
     errno.EBUSY: WrongContext,
     errno.EPERM: WrongContext,
     errno.EOPNOTSUPP: NotSupported,
+    errno.ENODEV: DeviceGone,
+    errno.EFAULT: DeviceFault,
+    errno.ENOSPC: NoDescriptor,
+    errno.ENOBUFS: NoDescriptor,
+    errno.EMSGSIZE: InvalidParameter,
 }
 
 

@@ -30,7 +30,7 @@ def engine_has_magazines() -> bool:
     return number == 0
 
 
-model.Arena.has_magazines = engine_has_magazines()
+model.Provider.has_magazines = engine_has_magazines()
 
 places = st.integers(0, 1 << 16)
 threads = st.sampled_from([False, False, False, True])

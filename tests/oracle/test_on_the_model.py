@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -23,7 +24,6 @@ ENGINE_TESTS = ROOT / "tests" / "engine"
 #: Files of tests that are about the engine's own making.
 FILES_NOT_HERE = {
     "test_reentrancy.py": "what CPython may run in the middle of the engine's calls",
-    "test_region.py": "the model's pages have bytes of their own",
     "test_sequences.py": "the engine against an account of its memory; here see test_side_by_side",
     "test_threads.py": "the engine under traffic",
 }
@@ -92,15 +92,17 @@ def engine_tests() -> list[object]:
 
 
 @pytest.mark.parametrize(("function", "case"), engine_tests())
-def test_as_on_the_engine(function: object, case: dict[str, object]) -> None:
+def test_as_on_the_engine(function: object, case: dict[str, object], tmp_path: Path) -> None:
     assert callable(function)
+    if "tmp_path" in inspect.signature(function).parameters:
+        case = {**case, "tmp_path": tmp_path}
     # Parameters that were written with the engine's classes in them are the model's here.
     classes = {
         getattr(engine, name): getattr(model, name)
         for name in engine.__all__
         if hasattr(model, name)
     }
-    function(**{k: classes[v] if isinstance(v, type) else v for k, v in case.items()})
+    function(**{k: classes.get(v, v) if isinstance(v, type) else v for k, v in case.items()})
 
 
 def test_what_is_left_out_exists() -> None:
@@ -173,7 +175,6 @@ def run(code: list[str], **environment: str) -> subprocess.CompletedProcess[str]
 def test_the_examples_in_the_documentation() -> None:
     text = (ROOT / "docs" / "pool.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```\n\n?(?:```text\n(.*?)^```)?", text, re.M | re.S)
-    blocks = [block for block in blocks if "Region" not in block[0]]
     code = "".join(block for block, _ in blocks)
     done = run(
         ["-c", code + "assert pagepool.PagePool.__module__ == 'pagepool.model.pool'"],
@@ -216,9 +217,13 @@ def test_the_model_imports_no_c_and_nothing_else_of_pagepool() -> None:
     assert rooms == {"errors", "model", "snapshot"}
 
 
+#: TEMPORARY: what the model has and the engine has not yet. Empty it with the engine's devices.
+NOT_IN_THE_ENGINE_YET = {"Device", "Fault", "Iommu", "IommuDevice", "Mapping", "NO_DEVICE", "Nic"}
+
+
 def test_the_interface_is_the_engines() -> None:
-    assert engine.__all__ == pagepool.__all__
-    assert set(engine.__all__) - set(model.__all__) == {"Provider", "Region"}
-    for name in ("Arena", "Napi", "Page", "PageBatch", "PagePool"):
+    assert pagepool.__all__ == model.__all__
+    assert set(model.__all__) - set(engine.__all__) == NOT_IN_THE_ENGINE_YET
+    for name in engine.__all__:
         theirs = {n for n in dir(getattr(engine, name)) if not n.startswith("_")}
         assert theirs <= set(dir(getattr(model, name)))

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
 
 from oracle.machine import SideBySide
-from pagepool.model import arena, cache, context, ring, rules
+from pagepool.model import cache, context, provider, ring, rules
 from pagepool.model.counters import Counters
 from pagepool.model.frame import Frame
 
@@ -111,11 +111,11 @@ def full_not_counted(self: rules.Pool, frame: Frame) -> bool:
     return original_cache(self, frame)
 
 
-def views_do_not_count(self: arena.Arena, frame: Frame, memory: object) -> None:
+def views_do_not_count(self: provider.Provider, frame: Frame, memory: object) -> None:
     pass
 
 
-def no_merge(self: arena.Buddy, first: int, order: int) -> None:
+def no_merge(self: provider.Buddy, first: int, order: int) -> None:
     self._free[order][first] = None
 
 
@@ -131,8 +131,8 @@ PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
     "reuse in place is not cached": (rules.Pool, "_drop_rest", reuse_not_cached),
     "cache_full is not counted": (rules.Pool, "_recycle_in_cache", full_not_counted),
     "a page that is cut up and held counts as put": (rules.Pool, "_drop_rest", held_frag_counted),
-    "a view is nobody": (arena.Arena, "watch", views_do_not_count),
-    "free buddies do not merge": (arena.Buddy, "free", no_merge),
+    "a view is nobody": (provider.Provider, "watch", views_do_not_count),
+    "free buddies do not merge": (provider.Buddy, "free", no_merge),
 }
 
 

@@ -12,9 +12,12 @@ from pagepool.engine._core import (
     Region,
 )
 from pagepool.errors import (
+    DeviceFault,
+    DeviceGone,
     ForeignPage,
     Forked,
     InvalidParameter,
+    NoDescriptor,
     NoMemory,
     NotSupported,
     OutOfPages,
@@ -23,15 +26,19 @@ from pagepool.errors import (
     PoolError,
     WrongContext,
 )
-from pagepool.snapshot import PoolStats
+from pagepool.snapshot import DmaStats, PoolStats
 
 __all__ = [
     "Arena",
     "ArenaInfo",
+    "DeviceFault",
+    "DeviceGone",
+    "DmaStats",
     "ForeignPage",
     "Forked",
     "InvalidParameter",
     "Napi",
+    "NoDescriptor",
     "NoMemory",
     "NotSupported",
     "OutOfPages",

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The pool's Python objects. Sizes are bytes, counts are pages, times are seconds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, SupportsIndex, final
 
 from typing_extensions import Buffer
 
-from pagepool.snapshot.stats import PoolStats
+from pagepool.snapshot import DmaStats, PoolStats
+
+Direction = Literal["bidirectional", "to_device", "from_device"]
 
 __version__: str
 """Version of the C core."""
@@ -123,6 +125,158 @@ class Region(Provider):
     def offset(self, page: Page, /) -> int:
         """Bytes from the start of the buffer to the page. Raises ForeignPage, PageGone."""
 
+# TEMPORARY: from here to Nic, and what PagePool and Page have of it, this is the model's interface;
+# the engine's code follows.
+
+class Device:
+    """What pages are mapped for: to be subclassed, with ``map`` and ``unmap``.
+
+    A class without ``sync_for_device`` and ``sync_for_cpu`` needs no sync: CPU and device see the
+    same memory at any time. A pool calls all of these from whatever thread a page enters or leaves
+    it in; they must not use the pool. What ``unmap`` and a sync raise is shown, no more.
+    """
+
+    def __init__(self, name: str = "device") -> None:
+        """name: for messages; 31 bytes of it are kept."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def map(self, memory: memoryview, direction: Direction) -> int:
+        """The address by which the device knows the memory from now on.
+
+        The view is the device's to keep until the unmap: it does not count as a holder of the page.
+        Whatever this raises is a mapping error: the pool does without the page.
+        """
+
+    def unmap(self, dma: int, length: int, direction: Direction) -> None:
+        """The device knows it no more."""
+
+    def sync_for_device(self, dma: int, offset: int, length: int, direction: Direction) -> None:
+        """What the CPU wrote into length bytes at offset of the mapping is the device's to see."""
+
+    def sync_for_cpu(self, dma: int, offset: int, length: int, direction: Direction) -> None:
+        """What the device wrote there is the CPU's to see."""
+
+    def write(self, dma: int, data: Buffer) -> None:
+        """The device writes memory. Raises DeviceFault, DeviceGone; NotSupported: it cannot."""
+
+    def read(self, dma: int, length: int) -> bytes:
+        """The device reads memory. Raises as ``write``."""
+
+NO_DEVICE: Device
+"""The device without an IOMMU: an address is what the CPU has, and nothing needs a sync."""
+
+class Mapping(NamedTuple):
+    """One entry of a device's page table."""
+
+    dma: int
+    """By which the device knows it."""
+    address: int
+    """Of the memory."""
+    length: int
+    direction: str
+
+class Fault(NamedTuple):
+    """What the IOMMU refused."""
+
+    op: str
+    """By the device: ``"write"``, ``"read"``; by its driver or a pool: ``"sync"``, ``"unmap"``,
+    ``"map"``."""
+    why: str
+    """``"device gone"``, ``"unmapped"``, ``"never mapped"``, ``"length"``, ``"direction"``."""
+    device: str
+    dma: int
+    length: int
+    address: int | None
+    """Of the memory that is, or was, mapped at dma; ``None``: not known."""
+    text: str
+    """All of that in one line."""
+
+@final
+class Iommu:
+    """A software IOMMU. Each device behind it has an address space and a page table of its own.
+
+    It refuses and reports what goes through a mapping, or a device, that is gone.
+    """
+
+    def __init__(
+        self, *, bits: SupportsIndex = 48, on_fault: Callable[[Fault], object] | None = None
+    ) -> None:
+        """bits: of an address, 16 to 56.
+
+        on_fault: is told of each refusal; ``None``: the logger ``pagepool`` is.
+
+        Raises InvalidParameter, NoMemory.
+        """
+
+    def attach(self, name: str) -> IommuDevice:
+        """A device behind it. name: for messages. Raises NoMemory."""
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The newest 1000 refusals, the oldest first."""
+
+    @property
+    def fault_count(self) -> int:
+        """Refusals so far, of all its devices."""
+
+@final
+class IommuDevice(Device):
+    """A device behind an IOMMU. Pools map their pages by it, and a driver may by hand."""
+
+    def __init__(self) -> None:
+        """Raises TypeError: made by ``iommu.attach(name)``."""
+
+    def unbind(self) -> int:
+        """The driver is gone: all mappings with it, and nothing goes through it any more.
+
+        How many mappings it left behind. Raises DeviceGone: it was unbound already.
+        """
+
+    @property
+    def bound(self) -> bool:
+        """Has it a driver?"""
+
+    @property
+    def mappings(self) -> list[Mapping]:
+        """Its page table, by address."""
+
+@final
+class Nic:
+    """Writes the frames that arrive through its device into the pages that it was given."""
+
+    def __init__(self, device: Device | None = None, *, slots: SupportsIndex = 256) -> None:
+        """device: ``None``: NO_DEVICE. slots: descriptors, a power of two; 0: 256.
+
+        Raises InvalidParameter, NoMemory.
+        """
+
+    def post(self, page: Page) -> None:
+        """A frame may be written to the device's part of the page, or to all of a piece.
+
+        The NIC keeps the Page until it is polled or taken. Raises NoDescriptor, PageGone,
+        NotSupported and DeviceGone (the page is not mapped).
+        """
+
+    def poll(self) -> tuple[Page, int] | None:
+        """The next completed page and the frame's length; -1: the device refused the write."""
+
+    def take(self) -> Page | None:
+        """With the wire silent: the next page that was posted and not used."""
+
+    def receive(self, frame: Buffer) -> bool:
+        """A frame arrives, and goes into the next posted page.
+
+        False: it was dropped, since no page was posted, it is longer than the page's part, or the
+        device refused the write.
+        """
+
+    @property
+    def dropped(self) -> int:
+        """Frames."""
+
 @final
 class Page:
     """A page that the caller holds: ``page_size`` writable bytes, a buffer and a context manager.
@@ -171,6 +325,14 @@ class Page:
     @property
     def address(self) -> int:
         """Of its first byte, in this process. Raises PageGone."""
+
+    @property
+    def dma(self) -> int:
+        """By which address the pool's device knows its first byte.
+
+        Raises NotSupported (the pool has no device), DeviceGone (the pool was closed, and has
+        unmapped it), PageGone.
+        """
 
     @property
     def order(self) -> int:
@@ -248,6 +410,12 @@ class PagePool:
         node: SupportsIndex | None = None,
         napi: Napi | None = None,
         provider: Provider | None = None,
+        device: Device | None = None,
+        dma_sync: bool = False,
+        dma_dir: Literal["from_device", "bidirectional"] = "from_device",
+        offset: SupportsIndex = 0,
+        max_len: SupportsIndex | None = None,
+        track_mappings: bool = True,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -259,6 +427,12 @@ class PagePool:
         node: NUMA node that pages should be on; others are given back (``alloc_waive``).
         napi: the consumer's context.
         provider: where pages come from; ``None``: an arena of its own.
+        device: pages are mapped for it while they are in the pool.
+        dma_sync: and synced for it when they enter and when they are recycled.
+        dma_dir: who writes to them: the device, or both.
+        offset, max_len: which part of a page is the device's; ``None``: all behind offset.
+        track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
+        pages are mapped: one that comes back later is unmapped through a device that may be gone.
         statistics: ``False``: none are kept, and ``stats`` raises NotSupported.
         retry, warn: how often a closed pool with pages out is looked at, and how often the logger
         ``pagepool`` is told that it is stalled. The defaults are the kernel's.
@@ -291,7 +465,7 @@ class PagePool:
         allow_direct: the promise that the caller runs where the consumer runs, so that the page
         may go into the cache. True by itself inside the pool's napi. Raises WrongContext where the
         pool knows better.
-        dma_sync_size: bytes that the device may have to see; -1: all. There is no device yet.
+        dma_sync_size: bytes of the device's part that it may have to see; -1: all.
 
         Raises PageGone (put already), ForeignPage (of another pool), InvalidParameter; the page
         then stays what it was.
@@ -309,6 +483,15 @@ class PagePool:
 
         Direct for pools whose napi the calling thread is in. Nothing is put if one of them cannot
         be: raises PageGone, TypeError.
+        """
+
+    def dma_sync_for_cpu(
+        self, page: Page, /, offset: SupportsIndex = 0, size: SupportsIndex | None = None
+    ) -> None:
+        """What the device wrote into the page is the caller's to see; before it is looked at.
+
+        size bytes, from offset bytes into the device's part, or into the piece; ``None``: all
+        behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
         """
 
     def update_nid(self, node: SupportsIndex | None, /) -> None:
@@ -344,6 +527,10 @@ class PagePool:
         """The counters of this moment; never stops the pool. Raises NotSupported."""
 
     @property
+    def dma_stats(self) -> DmaStats:
+        """What the pool asked of its device so far. Raises NotSupported (it has none)."""
+
+    @property
     def inflight(self) -> int:
         """Pages handed out or in cache or ring: held minus released, 32 bits, signed."""
 
@@ -374,6 +561,22 @@ class PagePool:
     @property
     def provider(self) -> Provider | None:
         """The provider that was given; ``None``: one of its own."""
+
+    @property
+    def device(self) -> Device | None:
+        """The device that its pages are mapped for."""
+
+    @property
+    def dma_dir(self) -> str:
+        """Who writes to its pages: ``"from_device"`` or ``"bidirectional"``."""
+
+    @property
+    def offset(self) -> int:
+        """Where in a page the device's part starts, bytes."""
+
+    @property
+    def max_len(self) -> int:
+        """Bytes of that part."""
 
     @property
     def closed(self) -> bool:

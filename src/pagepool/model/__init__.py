@@ -2,27 +2,31 @@
 """The pool in plain Python: the executable specification, and the oracle of the tests.
 
 To be read in this order: ``rules`` (where a page comes from and goes to; the rest serves it),
-``ring``, ``cache``, ``frame``, ``counters``, ``napi``, ``arena``; ``handles`` and ``pool`` are the
-Python objects, with the engine's interface. ``PAGEPOOL_ENGINE=model`` makes ``import pagepool``
-hand these out; nothing has to be compiled.
+``dma`` (what it asks of its device), ``ring``, ``cache``, ``frame``, ``counters``, ``napi``,
+``provider``, ``arena``, ``region``, ``device``, ``iommu``, ``nic``; ``handles`` and ``pool`` are
+the Python objects, with the engine's interface.
+``PAGEPOOL_ENGINE=model`` makes ``import pagepool`` hand these out; nothing has to be compiled.
 
 Same as the engine: operations, exceptions and their words, statistics, and which page is handed
 out, by its number in its arena. Different:
 
 - every call is one step under one lock; a destructor's put waits for the end of the step;
-- a view that is dropped after the put frees its page at the next call, not at once;
 - ``memoryview(page)`` needs Python 3.12 (``page.view()`` does not);
-- a page in pieces has no bytes in common with its pieces, and a view of a piece does not keep the
-  piece from being dropped;
-- an address is the page's number in its arena, not where its bytes are;
-- no ``Region``: pages have bytes of their own;
+- an arena's page has bytes of its own, and its address is its number in the arena, not where the
+  bytes are; a region's page is where its bytes are;
+- through NO_DEVICE only pages that are out can be written, not whatever is at the address;
+- an IOMMU's ``on_fault`` is called at the end of the call that was refused, under the one lock;
+- the file of ``Region.shared`` is closed with the last page, not with the last reference;
 - no clock: nobody is told of stalled pools; no huge pages; no check after ``fork``.
 """
 
 from pagepool.errors import (
+    DeviceFault,
+    DeviceGone,
     ForeignPage,
     Forked,
     InvalidParameter,
+    NoDescriptor,
     NoMemory,
     NotSupported,
     OutOfPages,
@@ -31,19 +35,35 @@ from pagepool.errors import (
     PoolError,
     WrongContext,
 )
-from pagepool.model.arena import Arena, ArenaInfo
+from pagepool.model.arena import Arena
+from pagepool.model.device import NO_DEVICE, Device
 from pagepool.model.handles import Page, PageBatch
+from pagepool.model.iommu import Fault, Iommu, IommuDevice, Mapping
 from pagepool.model.napi import Napi
+from pagepool.model.nic import Nic
 from pagepool.model.pool import PagePool
-from pagepool.snapshot import PoolStats
+from pagepool.model.provider import ArenaInfo, Provider
+from pagepool.model.region import Region
+from pagepool.snapshot import DmaStats, PoolStats
 
 __all__ = [
     "Arena",
     "ArenaInfo",
+    "Device",
+    "DeviceFault",
+    "DeviceGone",
+    "DmaStats",
+    "Fault",
     "ForeignPage",
     "Forked",
     "InvalidParameter",
+    "Iommu",
+    "IommuDevice",
+    "Mapping",
+    "NO_DEVICE",
     "Napi",
+    "Nic",
+    "NoDescriptor",
     "NoMemory",
     "NotSupported",
     "OutOfPages",
@@ -54,5 +74,7 @@ __all__ = [
     "PoolClosed",
     "PoolError",
     "PoolStats",
+    "Provider",
+    "Region",
     "WrongContext",
 ]

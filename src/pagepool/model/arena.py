@@ -1,128 +1,34 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where pages come from: an arena with the C arena's order of pages.
-
-A buddy allocator (power-of-two blocks that split and merge) behind a magazine per thread (a stack
-of free pages). Neither is a rule of the page_pool; they are here so that engine and model hand out
-the same page, by its number, after any sequence of calls.
-"""
+"""An arena: pages of memory that grows, each with bytes of its own."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import threading
-import weakref
-from typing import ClassVar, Literal, NamedTuple, SupportsIndex, final
+from typing import Literal, SupportsIndex, final
 
 from pagepool import errors
-from pagepool.model.context import STEP
-from pagepool.model.frame import Frame, Memory
+from pagepool.model.frame import Frame, PageBytes
 from pagepool.model.limits import (
     CHUNK_PAGES,
-    MAX_ORDER,
     PAGE_SHIFT,
     PAGE_SIZE,
     check_node,
     node_number,
     unsigned,
 )
+from pagepool.model.provider import MAX_LIMIT, Provider
 
-MAX_LIMIT = (0xFFFFFFFF - CHUNK_PAGES) << PAGE_SHIFT
 DEFAULT_LIMIT = 64 << 30
 CHUNK_SIZE = CHUNK_PAGES << PAGE_SHIFT
 HUGE = ("none", "thp", "hugetlb")
-_bases = itertools.count(1 << 44, 1 << 44)
-
-
-class ArenaInfo(NamedTuple):
-    """What an arena has and gave out, in bytes, and how often it had nothing to give."""
-
-    limit: int
-    mapped: int
-    out: int
-    failed: int
-    node: int | None
-    huge: str
-
-
-class Buddy:
-    """Free blocks by order. The block freed last is used first."""
-
-    def __init__(self, limit: int) -> None:
-        """limit: pages; nothing is mapped yet."""
-        self.limit = limit
-        self.mapped = 0
-        # The keys are the blocks' first pages; a dict, because a block that merges leaves from the
-        # middle. The last entry is the head of the list.
-        self._free: list[dict[int, None]] = [{} for _ in range(MAX_ORDER + 1)]
-
-    def alloc(self, order: int) -> int | None:
-        """First page of a free block of exactly this order; None: there is none, of no larger one.
-
-        A larger block is split: the lower half is used, upper halves stay free.
-        """
-        for larger in range(order, MAX_ORDER + 1):
-            if not self._free[larger]:
-                continue
-            first, _ = self._free[larger].popitem()
-            for half in reversed(range(order, larger)):
-                self._free[half][first + (1 << half)] = None
-            return first
-        return None
-
-    def free(self, first: int, order: int) -> None:
-        """The block is free; it merges with its free buddy, and that block with its own."""
-        while order < MAX_ORDER:
-            buddy = first ^ (1 << order)
-            if buddy not in self._free[order]:
-                break
-            del self._free[order][buddy]
-            first &= ~(1 << order)
-            order += 1
-        self._free[order][first] = None
-
-    def grow(self) -> bool:
-        """One chunk more. False: the limit is reached."""
-        if self.mapped == self.limit:
-            return False
-        self.free(self.mapped, MAX_ORDER)
-        self.mapped += CHUNK_PAGES
-        return True
-
-
-class Magazine:
-    """One thread's free pages of one arena, newest last."""
-
-    SIZE = 128
-    FLUSH = 64
-
-    def __init__(self, arena: Arena) -> None:
-        """Empty."""
-        self.frames: list[Frame] = []
-        self._arena = weakref.ref(arena)
-
-    def flush(self, n: int) -> None:
-        """The n oldest go back to the buddy."""
-        oldest = self.frames[:n]
-        del self.frames[:n]
-        arena = self._arena()
-        if arena is not None:
-            arena.give(oldest)
-
-    def __del__(self) -> None:
-        """The thread exits: all of it goes back."""
-        arena, frames = self._arena(), self.frames
-        if arena is not None and frames:
-            give = arena.give
-            STEP.later(lambda: give(frames))
+#: Addresses of page 0, so that no two arenas share one; above all that a processor has.
+_bases = itertools.count(1 << 57, 1 << 44)
 
 
 @final
-class Arena:
-    """Memory that grows by 4 MiB up to a limit; may serve several pools, from several threads."""
-
-    #: The C arena has none where the system has no membarrier(); a test may say so here.
-    has_magazines: ClassVar[bool] = True
+class Arena(Provider):
+    """Memory that grows by 4 MiB up to a limit."""
 
     def __init__(
         self,
@@ -146,6 +52,7 @@ class Arena:
         nid = node_number(node)
         if huge not in HUGE:
             raise errors.InvalidParameter(f"huge is {huge!r}: must be one of {', '.join(HUGE)}")
+        self._once()
         if size > MAX_LIMIT:
             raise errors.InvalidParameter(
                 f"an arena's limit of {size} bytes is more than the largest, {MAX_LIMIT}"
@@ -161,144 +68,21 @@ class Arena:
             raise errors.InvalidParameter(
                 f"an arena's reserve of {kept} bytes leaves nothing of {size}"
             )
-        self.node = check_node(nid)
+        check_node(nid)
         if huge == "hugetlb":
             raise errors.NoMemory("no reserved huge pages to be had: the model has none")
-        self.base = next(_bases)  # address of page 0, so that no two arenas share one
-        self._huge = huge
-        self._reserve = -(-kept // PAGE_SIZE)
-        self._buddy = Buddy(size // PAGE_SIZE)
+        self._kind = huge
+        self._make(next(_bases), size // PAGE_SIZE, kept, nid)
         if huge == "thp":
             self._buddy.grow()  # refused at once rather than at the first packet, where it fails
-        self._frames: dict[int, Frame] = {}
-        self._taken = 0  # pages not in the buddy: handed out, or in a magazine
-        self._failed = 0
-        self._local = threading.local()
-        self._magazines: list[weakref.ref[Magazine]] = []  # the newest first
-        self._viewed: list[tuple[Frame, Memory]] = []
-
-    # -- handing out
-
-    def alloc(self, order: int, node: int | None, n: int) -> list[Frame]:
-        """Up to n pages for a pool that wants them on that node."""
-        got: list[Frame] = []
-        # What this thread freed last, first: the n newest of its magazine, in the order of freeing.
-        if order == 0 and self.has_magazines:
-            magazine = self._magazine()
-            got = magazine.frames[-n:]
-            del magazine.frames[-n:]
-            for frame in got:
-                frame.handed_out(0, self._reserve > 0 and self._low())
-        got += self._take(order, n - len(got))
-        if not got:
-            # The last resort: what lies idle in the magazines of all threads.
-            for reference in self._magazines:
-                idle = reference()
-                if idle is not None:
-                    idle.flush(len(idle.frames))
-            got = self._take(order, n)
-            if not got:
-                self._failed += 1
-        for frame in got:
-            # Rule: the arena's node, or the one that was asked for, or 0.
-            frame.node = next(nid for nid in (self.node, node, 0) if nid is not None)
-        return got
-
-    def _take(self, order: int, n: int) -> list[Frame]:
-        """From the buddy; order 0 in blocks as large as there are, so they lie together."""
-        got: list[Frame] = []
-        while len(got) < n:
-            block = order or min((n - len(got)).bit_length() - 1, MAX_ORDER)
-            first = self._buddy.alloc(block)
-            # Rather grow than use smaller blocks.
-            if first is None and self._buddy.grow():
-                continue
-            while first is None and block > order:
-                block -= 1
-                first = self._buddy.alloc(block)
-            if first is None:
-                break
-            for number in range(first, first + (1 << (block - order))):
-                frame = self._frames.get(number)
-                if frame is None:
-                    frame = self._frames[number] = Frame(self, number)
-                self._taken += 1 << order
-                frame.handed_out(order, self._low())
-                got.append(frame)
-        return got
-
-    def _low(self) -> bool:
-        """Rule: the last pages below the limit are the emergency reserves."""
-        return self._taken > self._buddy.limit - self._reserve
-
-    # -- taking back
-
-    def free(self, frame: Frame) -> None:
-        """The last holder let go: into the calling thread's magazine, or if large to the buddy."""
-        if frame.order or not self.has_magazines:
-            self.give([frame])
-            return
-        magazine = self._magazine()
-        if len(magazine.frames) == Magazine.SIZE:
-            magazine.flush(Magazine.FLUSH)
-        magazine.frames.append(frame)
-
-    def give(self, frames: list[Frame]) -> None:
-        """Back to the buddy."""
-        for frame in frames:
-            self._taken -= 1 << frame.order
-            self._buddy.free(frame.number, frame.order)
-
-    def _magazine(self) -> Magazine:
-        if not hasattr(self._local, "magazine"):
-            magazine = self._local.magazine = Magazine(self)
-            self._magazines = [weakref.ref(magazine)] + [
-                reference for reference in self._magazines if reference() is not None
-            ]
-        mine: Magazine = self._local.magazine
-        return mine
-
-    # -- views that outlive a put
-
-    def watch(self, frame: Frame, memory: Memory) -> None:
-        """The views of this memory are a holder of the page, until the last of them is gone."""
-        frame.get()
-        self._viewed.append((frame, memory))
-
-    def settle(self) -> None:
-        """Rule: the last view frees the page.
-
-        Python tells nobody that a view went, so every call of the model looks first.
-        """
-        watched, self._viewed = self._viewed, []
-        for frame, memory in watched:
-            if memory.viewed:
-                self._viewed.append((frame, memory))
-            else:
-                frame.drop()
-
-    # -- figures
 
     @property
-    def info(self) -> ArenaInfo:
-        """Figures of this moment."""
-        with STEP:
-            self.settle()
-            magazines = [reference() for reference in self._magazines]
-            idle = sum(len(magazine.frames) for magazine in magazines if magazine is not None)
-            return ArenaInfo(
-                self._buddy.limit << PAGE_SHIFT,
-                self._buddy.mapped << PAGE_SHIFT,
-                (self._taken - idle) << PAGE_SHIFT,
-                self._failed,
-                self.node,
-                self._huge,
-            )
+    def _huge(self) -> str:
+        return self._kind
 
-    def __repr__(self) -> str:
-        """What is out."""
-        info = self.info
-        return f"<pagepool.Arena, {info.out} bytes out of {info.mapped} mapped, limit {info.limit}>"
+    def bytes_of(self, frame: Frame) -> PageBytes:
+        """Zeros; they are the page's until it is handed out as a larger or a smaller one."""
+        return PageBytes(frame.address, frame.size)
 
 
 def _machine_memory() -> int:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import ParamSpec
 
 _local = threading.local()
+P = ParamSpec("P")
 
 
 def this_thread() -> object:
@@ -20,6 +23,14 @@ def this_thread() -> object:
         _local.token = object()
     token: object = _local.token
     return token
+
+
+def show(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call what has nobody to raise to: an error is shown."""
+    try:
+        call(*args, **kwargs)
+    except Exception as e:
+        sys.excepthook(type(e), e, e.__traceback__)
 
 
 class Step:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The eleven statistics while they are counted, and what is in flight."""
+"""The statistics while they are counted, and what is in flight."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from pagepool.snapshot import PoolStats
+from pagepool.snapshot import DmaStats, PoolStats
 
 
 @dataclasses.dataclass
@@ -27,6 +27,24 @@ class Counters:
     def snapshot(self) -> PoolStats:
         """The counters of this moment."""
         return PoolStats(**dataclasses.asdict(self))
+
+
+@dataclasses.dataclass
+class DmaCounters:
+    """Meaning as in ``DmaStats``."""
+
+    maps: int = 0
+    map_errors: int = 0
+    unmaps: int = 0
+    unmaps_destroy: int = 0
+    unmaps_skipped: int = 0
+    syncs: int = 0
+    sync_bytes: int = 0
+    syncs_skipped: int = 0
+
+    def snapshot(self) -> DmaStats:
+        """The counters of this moment."""
+        return DmaStats(**dataclasses.asdict(self))
 
 
 @dataclasses.dataclass

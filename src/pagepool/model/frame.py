@@ -7,43 +7,74 @@ caller holds of it.
 
 from __future__ import annotations
 
+import ctypes
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from pagepool.model.context import STEP
 from pagepool.model.limits import PAGE_SIZE
 
 if TYPE_CHECKING:
-    from pagepool.model.arena import Arena
+    from typing_extensions import Buffer
+
+    from pagepool.model.provider import Provider
     from pagepool.model.rules import Pool
 
 
-class Memory:
-    """Writable bytes that know whether anybody has a view of them."""
+class PageBytes(bytearray):
+    """Bytes that know the address of the page that they are."""
 
-    def __init__(self, size: int) -> None:
-        """Size in bytes."""
-        self._bytes = bytearray(size)
+    def __init__(self, address: int, size: int) -> None:
+        """Zeros."""
+        super().__init__(size)
+        self.address = address
+
+
+class Memory:
+    """A page's bytes, or a piece's, which know whether anybody has a view of them."""
+
+    def __init__(self, frame: Frame, offset: int, size: int) -> None:
+        """Size bytes at this offset of the page."""
+        self._frame = weakref.ref(frame)
+        self._offset = offset
+        self._size = size
+        # What views are views of: each of them, a slice or a cast of one, and any buffer through
+        # one keeps it, and nothing else does. So it lives as long as they do, and can be watched,
+        # which a view by itself cannot; ctypes has the only object in plain Python that is both
+        # weakly referable and a buffer of somebody else's memory.
+        self._exporter: weakref.ref[Any] | None = None
         self._view: weakref.ref[memoryview] | None = None
 
-    def view(self) -> memoryview:
-        """All of it; the same object as long as somebody has it and did not release it."""
+    def view(self, keep: object = None) -> memoryview:
+        """All of it; the same object as long as somebody has it and did not release it.
+
+        keep: what lives as long as the view.
+        """
         view = self._view() if self._view else None
         if view is not None and not _released(view):
             return view
-        view = memoryview(self._bytes)
+        exporter: Any = self._exporter() if self._exporter else None
+        if exporter is None:
+            frame = self._frame()
+            assert frame is not None, "who asks for a view has the page"
+            exporter = (ctypes.c_ubyte * self._size).from_buffer(frame.bytes, self._offset)
+            exporter.address = frame.address + self._offset
+            exporter.keep = keep
+            self._exporter = weakref.ref(exporter)
+        view = memoryview(exporter).cast("B")
         self._view = weakref.ref(view)
         return view
 
     @property
     def viewed(self) -> bool:
         """Has anybody a view, a slice or a cast of one, or a buffer through one?"""
-        try:
-            # A bytearray that somebody has a buffer of refuses to change its size.
-            self._bytes.append(0)
-        except BufferError:
-            return True
-        self._bytes.pop()
-        return False
+        return self._exporter is not None and self._exporter() is not None
+
+    def when_not_viewed(self, call: Callable[[], None]) -> None:
+        """Viewed: this will be called, as a step, when the last of the views is gone."""
+        exporter = self._exporter() if self._exporter else None
+        weakref.finalize(exporter, STEP.later, call).atexit = False
 
 
 def _released(view: memoryview) -> bool:
@@ -53,19 +84,37 @@ def _released(view: memoryview) -> bool:
         return True
 
 
-class Frame:
-    """One page of ``4096 << order`` bytes: its number in its arena, and who has it."""
+def real_address(memory: Buffer) -> int:
+    """Where the bytes of a writable buffer, not empty, are."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
-    def __init__(self, arena: Arena, number: int) -> None:
-        """Free; the arena says the rest when it hands it out."""
-        self.arena = arena
+
+def address_of(memory: memoryview) -> int:
+    """Of a page's memory, or a part of it, the page's address; else where it is."""
+    real = real_address(memory)
+    exporter: Any = memory.obj
+    if not hasattr(exporter, "address"):
+        return real
+    address: int = exporter.address
+    return address + real - real_address(exporter)
+
+
+class Frame:
+    """One page of ``4096 << order`` bytes: its number in its provider, and who has it."""
+
+    def __init__(self, number: int, address: int) -> None:
+        """Free; the provider says the rest when it hands it out."""
         self.number = number
+        self.address = address
+        self.provider: Provider | None = None  # None: it is free
         self.order = 0
         self.node = 0
         self.pfmemalloc = False  # from emergency reserves
         self.holders = 0  # the reference count: the pool's (or the user's), and views after a put
         self.users = 1  # pieces out, and those the pool may still hand out; 1: not in pieces
         self.pool: Pool | None = None  # None: it has left its pool
+        self.dma: int | None = None  # by which the pool's device knows it; None: it is not mapped
+        self._bytes: PageBytes | memoryview | None = None
         self._memory: Memory | None = None
 
     @property
@@ -74,15 +123,23 @@ class Frame:
         return PAGE_SIZE << self.order
 
     @property
-    def address(self) -> int:
-        """By its number in its arena, not where its bytes are: these may lie anywhere."""
-        return self.arena.base + self.number * PAGE_SIZE
+    def out(self) -> bool:
+        """Is it handed out?"""
+        return self.provider is not None
+
+    @property
+    def bytes(self) -> PageBytes | memoryview:
+        """Its bytes, made when first looked at; who looks this way has no view, see ``memory``."""
+        if self._bytes is None:
+            assert self.provider is not None, "a page that somebody looks at is handed out"
+            self._bytes = self.provider.bytes_of(self)
+        return self._bytes
 
     @property
     def memory(self) -> Memory:
-        """Its bytes, made when first looked at: what the last user left, or zeros."""
+        """Its bytes for whoever holds it: what the last user left, or zeros."""
         if self._memory is None:
-            self._memory = Memory(self.size)
+            self._memory = Memory(self, 0, self.size)
         return self._memory
 
     @property
@@ -90,10 +147,11 @@ class Frame:
         """Has anybody a view of it?"""
         return self._memory is not None and self._memory.viewed
 
-    def handed_out(self, order: int, pfmemalloc: bool) -> None:
-        """The arena gives it to a pool: one holder, one user."""
+    def handed_out(self, provider: Provider, order: int, pfmemalloc: bool) -> None:
+        """The provider gives it to a pool: one holder, one user."""
         if order != self.order:
-            self._memory = None
+            self._bytes = self._memory = None
+        self.provider = provider
         self.order = order
         self.pfmemalloc = pfmemalloc
         self.holders = 1
@@ -122,4 +180,6 @@ class Frame:
         """A holder lets go. Rule: the last one frees the page, whoever it is."""
         self.holders -= 1
         if self.holders == 0:
-            self.arena.free(self)
+            provider, self.provider = self.provider, None
+            assert provider is not None, "a page with holders is handed out"
+            provider.free(self)

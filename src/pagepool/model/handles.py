@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, final
 from pagepool import errors
 from pagepool.model.context import STEP
 from pagepool.model.frame import Frame, Memory
+from pagepool.model.rules import ALL
 
 if TYPE_CHECKING:
     from pagepool.model.pool import PagePool
@@ -44,7 +45,7 @@ class Page:
 
     _pool: PagePool
     _frame: Frame
-    _memory: Memory | None  # a piece has bytes of its own: no rule speaks of what bytes share
+    _memory: Memory | None  # a piece's
     _length: int
     _offset: int
     _piece: bool
@@ -67,7 +68,8 @@ class Page:
     def _piece_of(cls, pool: PagePool, frame: Frame, where: str, offset: int, size: int) -> Page:
         """A piece of it."""
         page = cls._of(pool, frame, where)
-        page._memory, page._length, page._offset, page._piece = Memory(size), size, offset, True
+        page._memory, page._length = Memory(frame, offset, size), size
+        page._offset, page._piece = offset, True
         return page
 
     def _check(self) -> None:
@@ -82,13 +84,14 @@ class Page:
     def _viewed(self) -> bool:
         return self._frame.viewed if self._memory is None else self._memory.viewed
 
-    def _give_back(self, allow_direct: bool) -> None:
+    def _give_back(self, allow_direct: bool, sync_size: int = ALL) -> None:
         """Held, in a step."""
         self._held = False
         # Rule: a view is somebody else who holds the page.
         if self._viewed:
-            self._frame.arena.watch(self._frame, self._bytes())
-        self._pool._pool.put(self._frame, allow_direct)
+            assert self._frame.provider is not None
+            self._frame.provider.watch(self._frame, self._bytes())
+        self._pool._pool.put(self._frame, allow_direct, sync_size)
 
     def __del__(self) -> None:
         """Dropped: it is not lost, it goes back before anybody is told."""
@@ -107,12 +110,12 @@ class Page:
         Drop it (and slices of it) before the put, or the page leaves the pool. Raises PageGone.
         """
         self._check()
-        return self._bytes().view()
+        # Rule: who has a view of a piece has the piece.
+        return self._bytes().view(self if self._piece else None)
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """A view. Raises PageGone."""
-        self._check()
-        return memoryview(self._bytes().view())
+        return memoryview(self.view())
 
     def put(self, *, allow_direct: bool = False) -> None:
         """``page.pool.put(page)``."""
@@ -145,9 +148,24 @@ class Page:
 
     @property
     def address(self) -> int:
-        """Of its first byte: the page's number in its arena and the offset. Raises PageGone."""
+        """Of its first byte, see Arena and Region. Raises PageGone."""
         self._check()
         return self._frame.address + self._offset
+
+    @property
+    def dma(self) -> int:
+        """By which address the pool's device knows its first byte.
+
+        Raises NotSupported (the pool has no device), DeviceGone (the pool was closed, and has
+        unmapped it), PageGone.
+        """
+        self._check()
+        if self._pool.device is None:
+            raise errors.NotSupported(f"pool {self._pool.id} has no device: nothing is mapped")
+        dma = self._frame.dma
+        if dma is None:
+            raise errors.DeviceGone("the page was unmapped when its pool was destroyed")
+        return dma + self._offset
 
     @property
     def order(self) -> int:
@@ -186,9 +204,7 @@ class Page:
     def ref_count(self) -> int:
         """Holders; views count only after the put. Raises PageGone."""
         self._check()
-        with STEP:
-            self._frame.arena.settle()
-            return self._frame.holders
+        return self._frame.holders
 
     @property
     def allocated_at(self) -> str:
@@ -280,7 +296,6 @@ class PageBatch:
         """Put all that were not put one by one. Raises PageGone the second time."""
         with STEP:
             self._check()
-            self._pool._arena.settle()
             self._give_back()
 
     def __enter__(self) -> Self:

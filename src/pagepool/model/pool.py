@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self, SupportsIndex, final
+from typing import Literal, Self, SupportsIndex, final
 
 from pagepool import errors
 from pagepool.model.arena import Arena
 from pagepool.model.context import STEP
+from pagepool.model.device import Device
+from pagepool.model.dma import Dma
 from pagepool.model.handles import Page, PageBatch, site
 from pagepool.model.limits import (
     DEFAULT_POOL_SIZE,
@@ -21,8 +23,11 @@ from pagepool.model.limits import (
     unsigned,
 )
 from pagepool.model.napi import Napi
-from pagepool.model.rules import Pool
-from pagepool.snapshot import PoolStats
+from pagepool.model.provider import Provider
+from pagepool.model.rules import ALL, Pool
+from pagepool.snapshot import DmaStats, PoolStats
+
+DMA_DIRS = ("from_device", "bidirectional")
 
 
 def _is_a(thing: object, cls: type, what: str) -> None:
@@ -46,7 +51,13 @@ class PagePool:
         order: SupportsIndex = 0,
         node: SupportsIndex | None = None,
         napi: Napi | None = None,
-        provider: Arena | None = None,
+        provider: Provider | None = None,
+        device: Device | None = None,
+        dma_sync: bool = False,
+        dma_dir: Literal["from_device", "bidirectional"] = "from_device",
+        offset: SupportsIndex = 0,
+        max_len: SupportsIndex | None = None,
+        track_mappings: bool = True,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -58,6 +69,12 @@ class PagePool:
         node: NUMA node that pages should be on; others are given back (``alloc_waive``).
         napi: the consumer's context.
         provider: where pages come from; ``None``: an arena of its own.
+        device: pages are mapped for it while they are in the pool.
+        dma_sync: and synced for it when they enter and when they are recycled.
+        dma_dir: who writes to them: the device, or both.
+        offset, max_len: which part of a page is the device's; ``None``: all behind offset.
+        track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
+        pages are mapped: one that comes back later is unmapped through a device that may be gone.
         statistics: ``False``: ``stats`` raises NotSupported.
         retry, warn: seconds; checked and not used, since the model has no clock.
 
@@ -71,19 +88,49 @@ class PagePool:
         if napi is not None:
             _is_a(napi, Napi, "napi")
         if provider is not None:
-            _is_a(provider, Arena, "provider")
+            _is_a(provider, Provider, "provider")
+            provider._check()
+        if device is not None:
+            _is_a(device, Device, "device")
+            device._check()
+        start = unsigned(offset, "offset", 0xFFFFFFFF)
+        part = None if max_len is None else unsigned(max_len, "max_len", 0xFFFFFFFF)
         if high > MAX_ORDER:
             raise errors.InvalidParameter(
                 f"order {high}: a page is at most of order {MAX_ORDER} "
                 f"({PAGE_SIZE << MAX_ORDER} bytes)"
             )
+        page_size = PAGE_SIZE << high
+        if part is None:
+            part = max(page_size - start, 0)
+        if start + part > page_size:
+            raise errors.InvalidParameter(
+                f"offset {start} and max_len {part}: a page of this pool has {page_size} bytes"
+            )
+        if dma_dir not in DMA_DIRS:
+            raise errors.InvalidParameter(
+                f"dma_dir is {dma_dir!r}: must be one of {', '.join(DMA_DIRS)}, "
+                "since a pool's pages are for receiving"
+            )
+        if dma_sync and device is None:
+            raise errors.InvalidParameter("dma_sync without a device: there is nobody to sync for")
+        if dma_sync and part == 0:
+            raise errors.InvalidParameter("dma_sync with max_len 0: there is nothing to sync")
         self._provider = provider
-        self._arena = Arena() if provider is None else provider
+        self._device = device
+        self._dma_dir = dma_dir
+        self._part = range(start, start + part)
         self._statistics = statistics
         self._closed = False
         with STEP:
             ring = min(size or DEFAULT_POOL_SIZE, MAX_POOL_SIZE)
-            self._pool = Pool(ring, high, check_node(nid), self._arena)
+            check_node(nid)
+            dma = (
+                None
+                if device is None
+                else Dma(device, dma_dir, dma_sync, self._part, track_mappings)
+            )
+            self._pool = Pool(ring, high, nid, Arena() if provider is None else provider, dma)
             self._pool.napi = napi
 
     # -- who may do what
@@ -114,6 +161,14 @@ class PagePool:
                 "the promise of direct recycling cannot be kept"
             )
 
+    def _check_mine(self, page: Page) -> None:
+        # Rule: a page goes back to its own pool.
+        if page.pool is not self:
+            raise errors.ForeignPage(
+                f"page allocated at {page.allocated_at} belongs to pool "
+                f"{page.pool.id}, not to this one"
+            )
+
     # -- allocate
 
     def alloc(self) -> Page:
@@ -124,7 +179,6 @@ class PagePool:
         """
         with STEP:
             self._check_consumer()
-            self._arena.settle()
             frame = self._pool.alloc()
             if frame is None:
                 raise self._out_of_pages()
@@ -143,7 +197,6 @@ class PagePool:
                     f"a piece of {size} bytes: must be from 1 to {self.page_size}, "
                     "the page of this pool"
                 )
-            self._arena.settle()
             piece = self._pool.alloc_frag(size)
             if piece is None:
                 raise self._out_of_pages()
@@ -156,7 +209,6 @@ class PagePool:
             self._check_consumer()
             if n < 1:
                 raise errors.InvalidParameter(f"alloc_bulk of {n} pages: ask for at least one")
-            self._arena.settle()
             frames = self._pool.alloc_bulk(n)
             # Rule: fewer pages than asked for are a success, none are not.
             if not frames:
@@ -164,6 +216,15 @@ class PagePool:
             return PageBatch._of(self, frames, site(2))
 
     def _out_of_pages(self) -> errors.OutOfPages:
+        dma = self._pool.dma
+        refusal = None if dma is None else dma.take_refusal()
+        if self._device is not None and refusal is not None:
+            error = errors.OutOfPages(
+                f"pool {self.id} has no page: none could be mapped for device "
+                f"{self._device.name}, {self.inflight} pages in flight"
+            )
+            error.__cause__ = refusal
+            return error
         return errors.OutOfPages(
             f"pool {self.id} has no page: its provider is at its limit or the "
             f"system is out of memory, {self.inflight} pages in flight"
@@ -176,7 +237,7 @@ class PagePool:
 
         allow_direct: the promise that the caller runs where the consumer runs. True by itself
         inside the pool's napi.
-        dma_sync_size: bytes that the device may have to see; there is no device yet.
+        dma_sync_size: bytes of the device's part that it may have to see; -1: all.
 
         Raises PageGone (put already), ForeignPage (of another pool), WrongContext (the promise is
         known to be broken); the page then stays what it was.
@@ -188,16 +249,10 @@ class PagePool:
             )
         with STEP:
             page._check()
-            # Rule: a page goes back to its own pool.
-            if page.pool is not self:
-                raise errors.ForeignPage(
-                    f"page allocated at {page.allocated_at} belongs to pool "
-                    f"{page.pool.id}, not to this one"
-                )
+            self._check_mine(page)
             if allow_direct:
                 self._check_promise()
-            self._arena.settle()
-            page._give_back(allow_direct)
+            page._give_back(allow_direct, ALL if dma_sync_size < 0 else dma_sync_size)
 
     def put_full(self, page: Page, /, *, allow_direct: bool = False) -> None:
         """``put`` with all of the page to be synced for the device."""
@@ -230,8 +285,6 @@ class PagePool:
                     )
                 page._check()
                 seen.add(id(page))
-            for page in gathered:
-                page.pool._arena.settle()
             # Rule: pages that somebody has a view of leave their pool, before the others are put.
             bulk = []
             for page in gathered:
@@ -241,6 +294,36 @@ class PagePool:
                     bulk.append(page._frame)
                     page._held = False
             Pool.put_bulk(bulk)
+
+    # -- what the device wrote
+
+    def dma_sync_for_cpu(
+        self, page: Page, /, offset: SupportsIndex = 0, size: SupportsIndex | None = None
+    ) -> None:
+        """What the device wrote into the page is the caller's to see; before it is looked at.
+
+        size bytes, from offset bytes into the device's part, or into the piece; ``None``: all
+        behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
+        """
+        _is_a(page, Page, "page")
+        start = unsigned(offset, "offset", 0xFFFFFFFF)
+        length = None if size is None else unsigned(size, "size", 0xFFFFFFFF)
+        with STEP:
+            page._check()
+            self._check_mine(page)
+            if self._pool.dma is None:
+                raise self._no_device()
+            part = range(page._offset, page._offset + len(page)) if page._piece else self._part
+            if length is None:
+                length = max(len(part) - start, 0)
+            if start + length > len(part):
+                raise errors.InvalidParameter(
+                    f"sync of {length} bytes at {start}: the device's part has {len(part)} bytes"
+                )
+            self._pool.dma.sync_for_cpu(page._frame, part.start + start, length)
+
+    def _no_device(self) -> errors.NotSupported:
+        return errors.NotSupported(f"pool {self.id} has no device: nothing is mapped")
 
     # -- settings
 
@@ -253,7 +336,6 @@ class PagePool:
         with STEP:
             self._check_consumer()
             check_node(nid)
-            self._arena.settle()
             self._pool.update_nid(nid)
 
     def enable_direct_recycling(self, napi: Napi, /) -> None:
@@ -296,7 +378,6 @@ class PagePool:
                     "let it leave before the pool is closed"
                 )
             self._closed = True
-            self._arena.settle()
             self._pool.destroy()
 
     def __del__(self) -> None:
@@ -323,6 +404,14 @@ class PagePool:
             if not self._statistics:
                 raise errors.NotSupported(f"pool {self.id} was made without statistics")
             return self._pool.count.snapshot()
+
+    @property
+    def dma_stats(self) -> DmaStats:
+        """What the pool asked of its device so far. Raises NotSupported (it has none)."""
+        with STEP:
+            if self._pool.dma is None:
+                raise self._no_device()
+            return self._pool.dma.count.snapshot()
 
     @property
     def inflight(self) -> int:
@@ -360,9 +449,29 @@ class PagePool:
         return self._pool.napi
 
     @property
-    def provider(self) -> Arena | None:
-        """The arena that was given; ``None``: one of its own."""
+    def provider(self) -> Provider | None:
+        """The provider that was given; ``None``: one of its own."""
         return self._provider
+
+    @property
+    def device(self) -> Device | None:
+        """The device that its pages are mapped for."""
+        return self._device
+
+    @property
+    def dma_dir(self) -> str:
+        """Who writes to its pages: ``"from_device"`` or ``"bidirectional"``."""
+        return self._dma_dir
+
+    @property
+    def offset(self) -> int:
+        """Where in a page the device's part starts, bytes."""
+        return self._part.start
+
+    @property
+    def max_len(self) -> int:
+        """Bytes of that part."""
+        return len(self._part)
 
     @property
     def closed(self) -> bool:

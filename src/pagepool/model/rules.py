@@ -10,26 +10,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from pagepool.model.arena import Arena
 from pagepool.model.cache import Cache
 from pagepool.model.counters import Counters, InFlight
+from pagepool.model.dma import Dma
 from pagepool.model.frame import Frame
 from pagepool.model.limits import BULK, CACHE_LINE, CACHE_REFILL, FRAG_BIAS, PAGE_SIZE
 from pagepool.model.napi import Napi
+from pagepool.model.provider import Provider
 from pagepool.model.ring import Ring
 
 _ids = itertools.count(1)
+ALL = 0xFFFFFFFF  # bytes to sync: more than any page has
 
 
 class Pool:
     """One consumer's pages: cache, ring, the page that is being cut up, and the counts."""
 
-    def __init__(self, ring_size: int, order: int, node: int | None, arena: Arena) -> None:
+    def __init__(
+        self, ring_size: int, order: int, node: int | None, provider: Provider, dma: Dma | None
+    ) -> None:
         """Empty: pages come when the first is allocated."""
         self.id = next(_ids)
         self.order = order
         self.node = node
-        self.arena = arena
+        self.provider = provider
+        self.dma = dma  # None: pages are not mapped
         self.napi: Napi | None = None
         self.dying = False
         self.cache = Cache()
@@ -80,14 +85,21 @@ class Pool:
         return self.node is not None and frame.node != self.node
 
     def _alloc_slow(self) -> Frame | None:
+        if self.dma is not None:
+            self.dma.refusal = None
         # Rule: a higher order is one page a call; order 0 is up to 64, into the cache.
-        frames = self.arena.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
-        # Rule: nothing to be had: nothing is counted.
-        if not frames:
-            return None
+        frames = self.provider.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
         for frame in frames:
-            self._enter(frame)
-            self.cache.push(frame)
+            # Rule: a page that cannot be mapped goes back to the provider, the others come in.
+            if self._enter(frame):
+                self.cache.push(frame)
+            else:
+                frame.drop()
+        # Rule: nothing to be had: nothing is counted.
+        if not len(self.cache):
+            return None
+        if self.dma is not None:
+            self.dma.refusal = None
         # Rule: one call counts one, `slow` or `slow_high_order`, however many pages came.
         if self.order:
             self.count.alloc_slow_high_order += 1
@@ -119,6 +131,7 @@ class Pool:
         if frame is not None and self._drop_rest(frame):
             self.count.alloc_fast += 1
             self.count.recycle_cached += 1
+            self._sync(frame, ALL)
             return self._cut_first(frame, size), 0
         # Rule: else the next page.
         self.frag = None
@@ -149,20 +162,32 @@ class Pool:
 
     # -- entering and leaving the pool
 
-    def _enter(self, frame: Frame) -> None:
+    def _enter(self, frame: Frame) -> bool:
+        """False: it cannot be mapped."""
+        if self.dma is not None and not self.dma.map(frame):
+            return False
         frame.pool = self
         self.in_flight.hold(1)
+        return True
 
     def _leave(self, frame: Frame) -> None:
-        """Count it out, then give the pool's reference back; the last holder frees the page."""
+        """Unmap it, count it out, then give the pool's reference back.
+
+        The last holder frees the page.
+        """
+        if self.dma is not None:
+            self.dma.unmap(frame)
         self.in_flight.release()
         frame.pool = None
         frame.drop()
 
     # -- put: anyone
 
-    def put(self, frame: Frame, allow_direct: bool) -> None:
-        """The page, or a piece of it, comes back."""
+    def put(self, frame: Frame, allow_direct: bool, sync_size: int) -> None:
+        """The page, or a piece of it, comes back.
+
+        sync_size: bytes of the device's part that it may have to see.
+        """
         # Rule 2: direct by the caller's promise, or because it is inside the pool's napi.
         direct = allow_direct or self._local
         # Rule 1: not the last piece: done.
@@ -172,9 +197,16 @@ class Pool:
         if not frame.recyclable:
             self.count.recycle_released_refcnt += 1
             self._leave(frame)
-        # Rule 3: direct and room in the cache; else the ring.
-        elif not (direct and self._recycle_in_cache(frame)):
+            return
+        # Rule 3: synced for the device (also if the ring turns out to be full), then if direct, and
+        # there is room, into the cache; else the ring.
+        self._sync(frame, sync_size)
+        if not (direct and self._recycle_in_cache(frame)):
             self._recycle_in_ring([frame])
+
+    def _sync(self, frame: Frame, size: int) -> None:
+        if self.dma is not None:
+            self.dma.sync_for_device(frame, size)
 
     @property
     def _local(self) -> bool:
@@ -235,9 +267,12 @@ class Pool:
         for frame in frames:
             # Rule: a piece, or a page that cannot be recycled: by itself.
             if not frame.recyclable:
-                self.put(frame, direct)
+                self.put(frame, direct, ALL)
+                continue
+            # Rule: all of the device's part is synced.
+            self._sync(frame, ALL)
             # Rule: into the cache while there is room; the rest into the ring, 64 at a time.
-            elif not (direct and self._recycle_in_cache(frame)):
+            if not (direct and self._recycle_in_cache(frame)):
                 bulk.append(frame)
                 if len(bulk) == BULK:
                     self._recycle_in_ring(bulk)
@@ -254,7 +289,10 @@ class Pool:
             self._leave(frame)
 
     def destroy(self) -> None:
-        """Rule: the page that is being cut up, the cache, the ring; stragglers come to `put`."""
+        """Rule: the page that is being cut up, the cache, the ring; stragglers come to `put`.
+
+        Then nothing is mapped any more, wherever the stragglers are.
+        """
         self.napi = None
         self.dying = True
         frag, self.frag = self.frag, None
@@ -264,3 +302,5 @@ class Pool:
             self._leave(frame)
         for frame in self.ring.consume_all():
             self._leave(frame)
+        if self.dma is not None:
+            self.dma.unmap_all()
