@@ -483,6 +483,8 @@ PAGEPOOL_API uint32_t page_pool_id(const struct page_pool *pool);
 PAGEPOOL_API unsigned page_pool_order(const struct page_pool *pool);
 PAGEPOOL_API unsigned page_pool_size(const struct page_pool *pool);
 PAGEPOOL_API int page_pool_nid(const struct page_pool *pool);
+/* PP_FLAG_*: as asked for, with what the environment added. */
+PAGEPOOL_API unsigned page_pool_flags(const struct page_pool *pool);
 /* Anyone, while the pool lives: a reference-free look at its provider. */
 PAGEPOOL_API struct pp_provider *page_pool_provider(const struct page_pool *pool);
 

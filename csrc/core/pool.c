@@ -820,6 +820,11 @@ int page_pool_nid(const struct page_pool *pool)
 	return pp_load_relaxed(&pool->nid);
 }
 
+unsigned page_pool_flags(const struct page_pool *pool)
+{
+	return pool->flags;
+}
+
 struct pp_provider *page_pool_provider(const struct page_pool *pool)
 {
 	return pool->provider;
@@ -889,6 +894,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 		pool->own_provider = true;
 	}
 	pool->held_base = (uintptr_t)pool->provider->held - ((uintptr_t)pool->provider->pages >> 6);
+	pool->flags = flags;
 	pool->checked = flags & PP_FLAG_CHECKED;
 	pool->checked_full = flags & PP_FLAG_CHECKED_FULL;
 	err = pp_dma_init(pool, params);

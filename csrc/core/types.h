@@ -313,6 +313,7 @@ struct page_pool {
 	/* constant */
 	struct pp_provider *provider PP_ALIGNED(PP_CACHELINE);
 	uint32_t id;
+	unsigned flags; /* PP_FLAG_* */
 	uint8_t order;
 	bool has_stats;
 	bool checked_full;

@@ -13,15 +13,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pagepool.engine import (
+        NO_DEVICE,
         Arena,
         ArenaInfo,
+        Device,
         DeviceFault,
         DeviceGone,
         DmaStats,
+        Fault,
         ForeignPage,
         Forked,
+        Holder,
         InvalidParameter,
+        Iommu,
+        IommuDevice,
+        Mapping,
         Napi,
+        Nic,
         NoDescriptor,
         NoMemory,
         NotSupported,
@@ -38,18 +46,8 @@ if TYPE_CHECKING:
         WrongContext,
     )
 
-    # TEMPORARY: the engine has its interface of these, not yet the code; see the model.
-    from pagepool.engine._core import (
-        NO_DEVICE,
-        Device,
-        Fault,
-        Iommu,
-        IommuDevice,
-        Mapping,
-        Nic,
-    )
-
 __all__ = [
+    "NO_DEVICE",
     "Arena",
     "ArenaInfo",
     "Device",
@@ -59,11 +57,11 @@ __all__ = [
     "Fault",
     "ForeignPage",
     "Forked",
+    "Holder",
     "InvalidParameter",
     "Iommu",
     "IommuDevice",
     "Mapping",
-    "NO_DEVICE",
     "Napi",
     "Nic",
     "NoDescriptor",

@@ -55,11 +55,11 @@ def test_a_file_mapping(tmp_path: Path, order: int) -> None:
         page.view()[:5] = b"frame"
         offset = region.offset(page)
         assert offset % (4096 << order) == 0
+        mapping.flush()
+        assert path.read_bytes()[offset : offset + 5] == b"frame"
         page.put()
     del pool, page, region
-    mapping.flush()
     mapping.close()  # nobody exports it any more
-    assert path.read_bytes()[offset : offset + 5] == b"frame"
 
 
 def test_shared_memory_is_another_processes_memory() -> None:

@@ -128,6 +128,7 @@ def test_a_view_that_the_user_released() -> None:
         page = pool.alloc()
         whole = page.view()
         part = whole[:2]
+        part[:] = b"hi"
         whole.release()
         page.view()
         page.put()

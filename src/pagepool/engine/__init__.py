@@ -2,8 +2,12 @@
 """The pool in Python: what people hold in their hands, over the C core."""
 
 from pagepool.engine._core import (
+    NO_DEVICE,
     Arena,
     ArenaInfo,
+    Device,
+    Iommu,
+    IommuDevice,
     Napi,
     Page,
     PageBatch,
@@ -26,18 +30,27 @@ from pagepool.errors import (
     PoolError,
     WrongContext,
 )
-from pagepool.snapshot import DmaStats, PoolStats
+from pagepool.nic import Nic
+from pagepool.snapshot import DmaStats, Fault, Holder, Mapping, PoolStats
 
 __all__ = [
+    "NO_DEVICE",
     "Arena",
     "ArenaInfo",
+    "Device",
     "DeviceFault",
     "DeviceGone",
     "DmaStats",
+    "Fault",
     "ForeignPage",
     "Forked",
+    "Holder",
     "InvalidParameter",
+    "Iommu",
+    "IommuDevice",
+    "Mapping",
     "Napi",
+    "Nic",
     "NoDescriptor",
     "NoMemory",
     "NotSupported",

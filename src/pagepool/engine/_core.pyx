@@ -5,7 +5,7 @@
 Why nothing here can corrupt memory:
 
 - The global interpreter lock is held in every call of the C core (but for the wait of
-  ``page_pool_set_log``), so two Python threads are never inside at once. A promise of direct
+  ``page_pool_set_log``, and of one thread for another's callback of a device), so two Python threads are never inside at once. A promise of direct
   recycling on a pool without a napi is thereby kept, and a pool with a napi is held against the
   thread that is in it.
 - A Page is HELD, or GONE, or, if it was put while views of it existed, VIEWED: then it left its pool
@@ -24,20 +24,29 @@ Why nothing here can corrupt memory:
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
-from libc.stdint cimport UINT32_MAX, int32_t, uint32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EIO
+from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from posix.unistd cimport close
 
 from pagepool.engine.pagepool cimport (
+    PP_FLAG_CHECKED,
+    PP_FLAG_CHECKED_FULL,
+    PP_FLAG_DMA_MAP,
+    PP_FLAG_DMA_SYNC_DEV,
     PP_FLAG_NO_STATS,
+    PP_FLAG_NO_TRACKING,
     PP_HUGE_HUGETLB,
     PP_HUGE_NONE,
     PP_HUGE_THP,
     PP_NUMA_NO_NODE,
+    PP_REPORT_DEAD_POOL,
+    PP_REPORT_WRONG_CONTEXT,
     page_pool,
     page_pool_alloc_frag,
     page_pool_alloc_pages,
@@ -45,19 +54,26 @@ from pagepool.engine.pagepool cimport (
     page_pool_create,
     page_pool_destroy,
     page_pool_disable_direct_recycling,
+    page_pool_dma_stats,
+    page_pool_dma_sync_for_cpu,
     page_pool_enable_direct_recycling,
+    page_pool_get_dma_addr,
+    page_pool_get_dma_stats,
     page_pool_get_stats,
+    page_pool_flags,
     page_pool_id,
     page_pool_inflight,
     page_pool_last_error,
     page_pool_nid,
     page_pool_order,
-    page_pool_provider,
     page_pool_params,
+    page_pool_provider,
     page_pool_put_page,
     page_pool_put_page_bulk,
     page_pool_ref,
     page_pool_set_log,
+    page_pool_set_report,
+    page_pool_set_wait,
     page_pool_size,
     page_pool_stats,
     page_pool_unref,
@@ -65,6 +81,28 @@ from pagepool.engine.pagepool cimport (
     page_pool_version,
     pp_arena_create,
     pp_arena_params,
+    pp_device,
+    pp_device_create,
+    pp_device_name,
+    pp_device_none,
+    pp_device_params,
+    pp_device_put,
+    pp_device_read,
+    pp_device_sync_for_cpu,
+    pp_device_sync_for_device,
+    pp_device_unbind,
+    pp_device_unmap,
+    pp_device_write,
+    pp_dma_direction,
+    pp_iommu,
+    pp_iommu_attach,
+    pp_iommu_create,
+    pp_iommu_fault,
+    pp_iommu_faults,
+    pp_iommu_mapping,
+    pp_iommu_mappings,
+    pp_iommu_params,
+    pp_iommu_put,
     pp_napi,
     pp_napi_create,
     pp_napi_destroy,
@@ -89,17 +127,24 @@ from pagepool.engine.pagepool cimport (
     pp_provider_put,
     pp_region_create,
     pp_region_params,
+    pp_report,
 )
 
 import atexit
+import collections
 import logging
 import os
 import threading
+import time
 import typing
 import warnings
+import weakref
 
 from pagepool import errors
-from pagepool.snapshot.stats import PoolStats
+from pagepool.snapshot import DmaStats, Fault, Holder, Mapping, PoolStats
+
+cdef extern from "sched.h" nogil:
+    int sched_yield()
 
 cdef extern from "Python.h":
     PyObject *PyEval_GetFrame()
@@ -458,6 +503,16 @@ cdef object _info(pp_provider *provider):
     )
 
 
+# ---- devices ----------------------------------------------------------------------------------------
+
+include "devices.pxi"
+
+
+# ---- checked mode -----------------------------------------------------------------------------------
+
+include "checked.pxi"
+
+
 # ---- pages ------------------------------------------------------------------------------------------
 
 cdef enum:
@@ -566,8 +621,9 @@ cdef class Page:
     cdef PyObject *code  # where it was allocated: code object and instruction
     cdef int lasti
     cdef int state
-    cdef bint piece      # of a page: memory and length are its own
+    cdef readonly bint piece  # of a page: memory and length are its own
     cdef unsigned born
+    cdef Record record   # None: not of a checked pool
 
     def __init__(self):
         raise TypeError("pages come from a pool: pool.alloc()")
@@ -578,6 +634,7 @@ cdef class Page:
         if self.state == HELD and self.born == generation:
             # Not lost: it goes back before anybody is told.
             pool_id = page_pool_id(self.pool_.pool)
+            _was_put(self.record, _last_trace(self.record))
             self.give_back(UINT32_MAX, False)
             _warn_dropped(pool_id, -1 if self.piece else 0, self.code, self.lasti)
         Py_XDECREF(self.code)
@@ -587,8 +644,19 @@ cdef class Page:
         if self.born != generation:
             _forked("page")
         if self.state != HELD:
-            raise errors.PageGone(f"page allocated at {_where(self.code, self.lasti)} was put already")
+            raise self.gone()
         return 0
+
+    cdef object gone(self):
+        cdef str text = f"page allocated at {_where(self.code, self.lasti)} was put already"
+
+        if self.record is None:
+            return errors.PageGone(text)
+        if self.record.put is not None:
+            text += (
+                f", at {_site_of(self.record.put)} by thread {_thread_name(self.record.put_thread)!r}"
+            )
+        return self.record.add_to(errors.PageGone(text))
 
     # -- the buffer protocol
 
@@ -675,10 +743,13 @@ cdef class Page:
         return <object>(<Memory>memory).view
 
     def put(self, *, bint allow_direct=False):
+        cdef tuple trace = _put_trace(self.record)
+
         if self.state != HELD or self.born != generation:
             self.check()
         if allow_direct:
             self.pool_.check_promise()
+        _was_put(self.record, trace)
         self.give_back(UINT32_MAX, allow_direct)
 
     def __enter__(self):
@@ -703,6 +774,21 @@ cdef class Page:
     def address(self):
         self.check()
         return <size_t>self.memory
+
+    @property
+    def dma(self):
+        cdef uint64_t dma
+
+        self.check()
+        if self.pool_.device_ is None:
+            raise self.pool_.no_device()
+        dma = page_pool_get_dma_addr(self.page)
+        if dma == 0:
+            raise errors.DeviceGone(
+                f"page allocated at {_where(self.code, self.lasti)} was unmapped when its pool "
+                "was closed"
+            )
+        return dma + (<size_t>self.memory - <size_t>pp_page_address(self.page))
 
     @property
     def order(self):
@@ -783,6 +869,7 @@ cdef class PageBatch:
     cdef int lasti
     cdef bint held_
     cdef unsigned born
+    cdef Record record   # of all its pages; None: not of a checked pool
 
     def __init__(self):
         raise TypeError("batches come from a pool: pool.alloc_bulk(n)")
@@ -793,7 +880,7 @@ cdef class PageBatch:
 
         if self.held_ and self.born == generation:
             pool_id = page_pool_id(self.pool_.pool) if self.pool_.pool is not NULL else 0
-            n = self.put_raw()
+            n = self.put_raw(_last_trace(self.record))
             if n:
                 self.pool_.settle()
                 _warn_dropped(pool_id, n, self.code, self.lasti)
@@ -806,9 +893,10 @@ cdef class PageBatch:
         if self.born != generation:
             _forked("batch of pages")
         if not self.held_:
-            raise errors.PageGone(
+            error = errors.PageGone(
                 f"batch of pages allocated at {_where(self.code, self.lasti)} was put already"
             )
+            raise error if self.record is None else self.record.add_to(error)
         return 0
 
     def __len__(self):
@@ -817,6 +905,7 @@ cdef class PageBatch:
     def __getitem__(self, Py_ssize_t i):
         cdef Page page
         cdef list made
+        cdef Record record = None
 
         self.check()
         if i < 0:
@@ -831,18 +920,27 @@ cdef class PageBatch:
                 self.made = made
         if self.made[i] is None:
             # The same page is the same object, so that a put through either is seen by both.
+            if self.record is not None:
+                record = _copy(self.record)
+                self.check()
+                if self.made[i] is not None:
+                    return self.made[i]
             page = Page.__new__(Page)
             _xincref(self.code)
             _hold(page, self.pool_, self.raw[i], self.code, self.lasti)
             self.raw[i] = NULL
             self.made[i] = page
+            if record is not None:
+                page.record = record
+                self.pool_.records[<size_t>page.memory] = record
         return self.made[i]
 
-    cdef Py_ssize_t put_raw(self) noexcept:
+    cdef Py_ssize_t put_raw(self, tuple trace) noexcept:
         """Held on entry. Puts the pages that nobody has looked at; how many."""
         cdef Py_ssize_t i, n = 0
 
         self.held_ = False
+        _was_put(self.record, trace)
         for i in range(self.n):
             if self.raw[i] is not NULL:
                 self.raw[n] = self.raw[i]
@@ -851,26 +949,29 @@ cdef class PageBatch:
             page_pool_put_page_bulk(self.raw, n)
         return n
 
-    cdef void give_back(self) noexcept:
+    cdef void give_back(self, tuple trace) noexcept:
         """Held on entry."""
         cdef Py_ssize_t i
         cdef PagePool pool = self.pool_
         cdef Page page
 
-        self.put_raw()
+        self.put_raw(trace)
         if self.made is not None:
             for i in range(self.n):
                 if self.made[i] is not None:
                     page = <Page>self.made[i]
                     if page.state == HELD:
+                        _was_put(page.record, trace)
                         page.give_back(UINT32_MAX, False)
         self.made = None
         if pool.closed_:
             pool.settle()
 
     def put(self):
+        cdef tuple trace = _put_trace(self.record)
+
         self.check()
-        self.give_back()
+        self.give_back(trace)
 
     def __enter__(self):
         self.check()
@@ -905,10 +1006,18 @@ cdef class PagePool:
     cdef Napi napi_           # None: not bound
     cdef pp_napi *cnapi       # its C part, or NULL
     cdef object provider_     # what was given; None: an arena of its own
+    cdef Device device_       # None: pages are not mapped
+    cdef object dma_dir_
+    cdef Py_ssize_t offset_
+    cdef Py_ssize_t max_len_
+    cdef uint64_t map_errors  # of these an OutOfPages has told
     cdef dict views           # address -> (Memory, its view), see Page.view
+    cdef dict records         # checked: address -> Record of its last use; None: not checked
+    cdef object checked_
     # Once pool is NULL, what it was:
     cdef page_pool_stats last_stats
     cdef int no_stats         # the error, if it was made without
+    cdef page_pool_dma_stats last_dma_stats
     cdef uint32_t id_
     cdef unsigned order_
     cdef unsigned size_
@@ -925,11 +1034,19 @@ cdef class PagePool:
         node=None,
         Napi napi=None,
         Provider provider=None,
+        Device device=None,
+        bint dma_sync=False,
+        dma_dir="from_device",
+        offset=0,
+        max_len=None,
+        bint track_mappings=True,
+        checked=False,
         bint statistics=True,
         retry=1.0,
         warn=60.0,
     ):
         cdef page_pool_params params
+        cdef object page_size
 
         self.born = generation
         params.size = sizeof(params)
@@ -947,6 +1064,45 @@ cdef class PagePool:
         if provider is not None:
             provider.check()
             params.provider = provider.provider
+        params.device = NULL
+        params.dma_dir = 0
+        params.offset = _unsigned(offset, "offset", 0xffffffff)
+        params.max_len = 0
+        page_size = PP_PAGE_SIZE_ << min(params.order, 20)
+        if max_len is not None:
+            params.max_len = _unsigned(max_len, "max_len", 0xffffffff)
+        if max_len is None or (params.max_len == 0 and not dma_sync):
+            params.max_len = max(page_size - params.offset, 0)
+        if dma_dir not in ("from_device", "bidirectional"):
+            raise errors.InvalidParameter(
+                f"dma_dir is {dma_dir!r}: must be one of from_device, bidirectional, "
+                "since a pool's pages are for receiving"
+            )
+        if device is not None:
+            device.check()
+            params.device = device.device
+            params.dma_dir = _direction(dma_dir)
+            params.flags |= PP_FLAG_DMA_MAP
+            if dma_sync:
+                params.flags |= PP_FLAG_DMA_SYNC_DEV
+            if not track_mappings:
+                params.flags |= PP_FLAG_NO_TRACKING
+        elif dma_sync:
+            raise errors.InvalidParameter("dma_sync without a device: there is nobody to sync for")
+        if dma_sync and params.max_len == 0:
+            raise errors.InvalidParameter("dma_sync with max_len 0: there is nothing to sync")
+        if checked == "full":
+            params.flags |= PP_FLAG_CHECKED_FULL
+        elif checked is True:
+            params.flags |= PP_FLAG_CHECKED
+        elif checked is not False:
+            raise errors.InvalidParameter(
+                f"checked is {checked!r}: must be True, False or 'full'"
+            )
+        self.device_ = device
+        self.dma_dir_ = dma_dir
+        self.offset_ = params.offset
+        self.max_len_ = params.max_len
         err = page_pool_create(&params, &self.pool)
         if err:
             raise _error(err)
@@ -955,6 +1111,11 @@ cdef class PagePool:
         self.cnapi = params.napi
         self.provider_ = provider
         self.views = {}
+        flags = page_pool_flags(self.pool)
+        self.checked_ = "full" if flags & PP_FLAG_CHECKED_FULL else bool(flags & PP_FLAG_CHECKED)
+        if self.checked_:
+            self.records = {}
+            _checked[page_pool_id(self.pool)] = self
         self.page_size_ = PP_PAGE_SIZE_ << params.order
 
     def __dealloc__(self):
@@ -1001,6 +1162,8 @@ cdef class PagePool:
         self.nid_ = page_pool_nid(pool)
         self.last_stats.size = sizeof(self.last_stats)
         self.no_stats = page_pool_get_stats(pool, &self.last_stats)
+        self.last_dma_stats.size = sizeof(self.last_dma_stats)
+        page_pool_get_dma_stats(pool, &self.last_dma_stats)
         self.pool = NULL
         page_pool_unref(pool)
         self.views.clear()
@@ -1064,6 +1227,9 @@ cdef class PagePool:
             raise self.out_of_pages()
         code = _site(&lasti)
         _hold(page, self, c, code, lasti)
+        if self.records is not None:
+            page.record = _record(page.length)
+            self.records[<size_t>page.memory] = page.record
         return page
 
     def alloc_frag(self, Py_ssize_t size):
@@ -1086,10 +1252,14 @@ cdef class PagePool:
         piece.memory = <char *>piece.memory + offset
         piece.length = size
         piece.piece = True
+        if self.records is not None:
+            piece.record = _record(size)
+            self.records[<size_t>piece.memory] = piece.record
         return piece
 
     def alloc_bulk(self, Py_ssize_t n):
         cdef PageBatch batch
+        cdef Py_ssize_t i
 
         self.check_consumer()
         if n < 1:
@@ -1105,9 +1275,36 @@ cdef class PagePool:
         batch.born = generation
         batch.code = _site(&batch.lasti)
         batch.held_ = True
+        if self.records is not None:
+            batch.record = _record(self.page_size_)
+            for i in range(batch.n):
+                self.records[<size_t>pp_page_address(batch.raw[i])] = batch.record
         return batch
 
+    cdef object no_device(self):
+        return errors.NotSupported(f"pool {self.id} was made without a device")
+
     cdef object out_of_pages(self):
+        cdef object refusal = _refused.pop(PyThread_get_thread_ident(), None)
+        cdef page_pool_dma_stats s
+
+        if refusal is not None:
+            return errors.WrongContext(refusal)
+
+        if self.device_ is not None:
+            refusal, self.device_.refusal = self.device_.refusal, None
+            s.size = sizeof(s)
+            page_pool_get_dma_stats(self.pool, &s)
+            if s.map_errors > self.map_errors and refusal is None:
+                refusal = self.device_.refused()
+            self.map_errors = s.map_errors
+        if refusal is not None:
+            error = errors.OutOfPages(
+                f"pool {page_pool_id(self.pool)} has no page: none could be mapped for device "
+                f"{self.device_.name}, {page_pool_inflight(self.pool)} pages in flight"
+            )
+            error.__cause__ = refusal
+            return error
         return errors.OutOfPages(
             f"pool {page_pool_id(self.pool)} has no page: its provider is at its limit or the "
             f"system is out of memory, {page_pool_inflight(self.pool)} pages in flight"
@@ -1116,17 +1313,23 @@ cdef class PagePool:
     # -- put
 
     cdef int put_page(self, Page page, unsigned dma_sync_size, bint allow_direct) except -1:
+        cdef tuple trace = _put_trace(page.record)
+
         if page.state != HELD or page.born != generation:
             page.check()
         if page.pool_ is not self:
-            raise errors.ForeignPage(
-                f"page allocated at {page.allocated_at} belongs to pool "
-                f"{page_pool_id(page.pool_.pool)}, not to this one"
-            )
+            raise self.foreign(page)
         if allow_direct:
             self.check_promise()
+        _was_put(page.record, trace)
         page.give_back(dma_sync_size, allow_direct)
         return 0
+
+    cdef object foreign(self, Page page):
+        return errors.ForeignPage(
+            f"page allocated at {page.allocated_at} belongs to pool "
+            f"{page_pool_id(page.pool_.pool)}, not to this one"
+        )
 
     def put(self, Page page not None, *, bint allow_direct=False, int dma_sync_size=-1):
         # -1: all of the page.
@@ -1147,11 +1350,11 @@ cdef class PagePool:
         cdef list gathered
         cdef pp_page **raw
         cdef Page page
+        cdef tuple trace = None
         cdef Py_ssize_t i, n = 0
 
         if isinstance(pages, PageBatch):
-            (<PageBatch>pages).check()
-            (<PageBatch>pages).give_back()
+            (<PageBatch>pages).put()
             return
         # First all are checked and marked, so that an error leaves everything as it was.
         gathered = list(pages)
@@ -1167,6 +1370,8 @@ cdef class PagePool:
                 page.check()
                 page.state = GOING
                 n += 1
+                if trace is None:
+                    trace = _put_trace(page.record)
             raw = <pp_page **>calloc(n or 1, sizeof(pp_page *))
             if raw is NULL:
                 raise errors.NoMemory(f"no memory to put {n} pages at once")
@@ -1177,6 +1382,7 @@ cdef class PagePool:
         n = 0
         for i in range(len(gathered)):
             page = <Page>gathered[i]
+            _was_put(page.record, trace)
             if page.is_viewed():
                 page.state = HELD
                 page.give_back(UINT32_MAX, False)
@@ -1191,6 +1397,32 @@ cdef class PagePool:
             page = <Page>gathered[i]
             if page.pool_.closed_:
                 page.pool_.settle()
+
+    # -- what the device wrote
+
+    def dma_sync_for_cpu(self, Page page not None, offset=0, size=None):
+        cdef Py_ssize_t start = _unsigned(offset, "offset", 0xffffffff)
+        cdef Py_ssize_t end = start + (
+            0xffffffff if size is None else _unsigned(size, "size", 0xffffffff)
+        )
+        cdef Py_ssize_t part = self.offset_ + self.max_len_
+        cdef Py_ssize_t at
+
+        page.check()
+        if page.pool_ is not self:
+            raise self.foreign(page)
+        if self.device_ is None:
+            raise self.no_device()
+        if page.piece:
+            # From where the piece starts, and not beyond it.
+            at = <size_t>page.memory - <size_t>pp_page_address(page.page)
+            part = min(part, at + page.length)
+        else:
+            at = self.offset_
+        start = max(start + at, self.offset_)
+        end = min(end + at, part)
+        if start < end:
+            page_pool_dma_sync_for_cpu(self.pool, page.page, start - self.offset_, end - start)
 
     # -- settings
 
@@ -1231,6 +1463,11 @@ cdef class PagePool:
         self.check_process()
         if self.closed_:
             return
+        if _in_callback:
+            raise errors.WrongContext(
+                f"pool {page_pool_id(self.pool)} is closed by a callback of a device: that waits for "
+                "the pages that are being unmapped, and so for itself"
+            )
         if self.cnapi is not NULL and self.napi_.owner is not None \
                 and not pp_napi_entered(self.cnapi):
             raise errors.WrongContext(
@@ -1291,6 +1528,60 @@ cdef class PagePool:
         return self.read_stats()
 
     @property
+    def dma_stats(self):
+        cdef page_pool_dma_stats s
+
+        self.check_process()
+        if self.device_ is None:
+            raise self.no_device()
+        if self.pool is NULL:
+            s = self.last_dma_stats
+        else:
+            s.size = sizeof(s)
+            err = page_pool_get_dma_stats(self.pool, &s)
+            if err:
+                raise _error(err)
+        return DmaStats(
+            s.maps,
+            s.map_errors,
+            s.unmaps,
+            s.unmaps_destroy,
+            s.unmaps_skipped,
+            s.syncs,
+            s.sync_bytes,
+            s.syncs_skipped,
+        )
+
+    def holders(self):
+        cdef Record record
+        cdef list found = []
+
+        self.check_process()
+        if self.records is None:
+            raise errors.NotSupported(f"pool {self.id} is not checked: make it with checked=True")
+        now = time.monotonic()
+        # A copy: what is called below may be interrupted by an allocation.
+        for address, it in list(self.records.items()):
+            record = <Record>it
+            if record.put is None:
+                found.append(
+                    Holder(
+                        address,
+                        record.length,
+                        now - record.at,
+                        _thread_name(record.thread),
+                        _site_of(record.allocated),
+                        _format_trace(record.allocated),
+                    )
+                )
+        found.sort(key=lambda holder: (-holder.age, holder.address))
+        return found
+
+    @property
+    def checked(self):
+        return self.checked_
+
+    @property
     def inflight(self):
         self.check_process()
         return 0 if self.pool is NULL else page_pool_inflight(self.pool)
@@ -1327,6 +1618,22 @@ cdef class PagePool:
     @property
     def provider(self):
         return self.provider_
+
+    @property
+    def device(self):
+        return self.device_
+
+    @property
+    def dma_dir(self):
+        return self.dma_dir_
+
+    @property
+    def offset(self):
+        return self.offset_
+
+    @property
+    def max_len(self):
+        return self.max_len_
 
     @property
     def closed(self):

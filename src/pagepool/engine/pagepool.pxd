@@ -2,13 +2,18 @@
 # cython: language_level=3
 """The C API, as far as the engine uses it. The words are in include/pagepool.h."""
 
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 
 cdef extern from "pagepool.h" nogil:
     enum:
         PP_NUMA_NO_NODE
+        PP_FLAG_DMA_MAP
+        PP_FLAG_DMA_SYNC_DEV
         PP_FLAG_NO_STATS
+        PP_FLAG_NO_TRACKING
+        PP_FLAG_CHECKED
+        PP_FLAG_CHECKED_FULL
         PP_HUGE_NONE
         PP_HUGE_THP
         PP_HUGE_HUGETLB
@@ -67,6 +72,76 @@ cdef extern from "pagepool.h" nogil:
     int pp_napi_exit(pp_napi *napi)
     bint pp_napi_entered(const pp_napi *napi)
 
+    ctypedef struct pp_device "struct pp_device":
+        pass
+    ctypedef struct pp_iommu "struct pp_iommu":
+        pass
+    ctypedef enum pp_dma_direction "enum pp_dma_direction":
+        PP_DMA_BIDIRECTIONAL
+        PP_DMA_TO_DEVICE
+        PP_DMA_FROM_DEVICE
+
+    struct pp_device_params:
+        size_t size
+        const char *name
+        void *ctx
+        int (*map)(void *ctx, void *memory, size_t length, pp_dma_direction dir, uint64_t *dma) noexcept
+        void (*unmap)(void *ctx, uint64_t dma, size_t length, pp_dma_direction dir) noexcept
+        void (*sync_for_device)(void *ctx, uint64_t dma, size_t offset, size_t length,
+                                pp_dma_direction dir) noexcept
+        void (*sync_for_cpu)(void *ctx, uint64_t dma, size_t offset, size_t length,
+                             pp_dma_direction dir) noexcept
+        int (*write)(void *ctx, uint64_t dma, const void *data, size_t length) noexcept
+        int (*read)(void *ctx, uint64_t dma, void *data, size_t length) noexcept
+        void (*release)(void *ctx) noexcept
+
+    int pp_device_create(const pp_device_params *params, pp_device **ret)
+    pp_device *pp_device_none()
+    void pp_device_put(pp_device *device)
+    const char *pp_device_name(const pp_device *device)
+    void pp_device_unmap(pp_device *device, uint64_t dma, size_t length, pp_dma_direction dir)
+    void pp_device_sync_for_device(pp_device *device, uint64_t dma, size_t offset, size_t length,
+                                   pp_dma_direction dir)
+    void pp_device_sync_for_cpu(pp_device *device, uint64_t dma, size_t offset, size_t length,
+                                pp_dma_direction dir)
+    int pp_device_write(pp_device *device, uint64_t dma, const void *data, size_t length)
+    int pp_device_read(pp_device *device, uint64_t dma, void *data, size_t length)
+    void page_pool_set_wait(void (*wait)() noexcept)
+
+    ctypedef enum pp_iommu_op "enum pp_iommu_op":
+        PP_IOMMU_WRITE
+    ctypedef enum pp_iommu_why "enum pp_iommu_why":
+        PP_IOMMU_DEVICE_GONE
+
+    struct pp_iommu_fault:
+        pp_iommu_op op
+        pp_iommu_why why
+        const char *device
+        uint64_t dma
+        size_t length
+        void *memory
+        const char *text
+
+    struct pp_iommu_params:
+        size_t size
+        unsigned bits
+        void (*fault)(void *ctx, const pp_iommu_fault *fault) noexcept
+        void *ctx
+
+    int pp_iommu_create(const pp_iommu_params *params, pp_iommu **ret)
+    void pp_iommu_put(pp_iommu *iommu)
+    int pp_iommu_attach(pp_iommu *iommu, const char *name, pp_device **ret)
+    int64_t pp_device_unbind(pp_device *device)
+
+    struct pp_iommu_mapping:
+        uint64_t dma
+        void *memory
+        size_t length
+        pp_dma_direction dir
+
+    size_t pp_iommu_mappings(pp_device *device, uint64_t dma, size_t n, pp_iommu_mapping *ret)
+    uint64_t pp_iommu_faults(const pp_iommu *iommu)
+
     struct page_pool_params:
         size_t size
         unsigned flags
@@ -75,6 +150,10 @@ cdef extern from "pagepool.h" nogil:
         int nid
         pp_napi *napi
         pp_provider *provider
+        pp_device *device
+        unsigned dma_dir
+        unsigned offset
+        unsigned max_len
         unsigned retry_ms
         unsigned warn_ms
 
@@ -110,8 +189,39 @@ cdef extern from "pagepool.h" nogil:
     unsigned page_pool_order(const page_pool *pool)
     unsigned page_pool_size(const page_pool *pool)
     int page_pool_nid(const page_pool *pool)
+    unsigned page_pool_flags(const page_pool *pool)
     pp_provider *page_pool_provider(const page_pool *pool)
     int page_pool_get_stats(const page_pool *pool, page_pool_stats *ret)
+
+    struct page_pool_dma_stats:
+        size_t size
+        uint64_t maps
+        uint64_t map_errors
+        uint64_t unmaps
+        uint64_t unmaps_destroy
+        uint64_t unmaps_skipped
+        uint64_t syncs
+        uint64_t sync_bytes
+        uint64_t syncs_skipped
+
+    int page_pool_get_dma_stats(const page_pool *pool, page_pool_dma_stats *ret)
+    void page_pool_dma_sync_for_cpu(const page_pool *pool, pp_page *page, unsigned offset,
+                                    unsigned size)
+    uint64_t page_pool_get_dma_addr(const pp_page *page)
+
+    ctypedef enum pp_report_kind "enum pp_report_kind":
+        PP_REPORT_DEAD_POOL
+        PP_REPORT_USE_AFTER_PUT
+        PP_REPORT_WRONG_CONTEXT
+
+    struct pp_report:
+        pp_report_kind kind
+        uint32_t pool
+        const void *address
+        size_t offset
+        const char *text
+
+    void page_pool_set_report(void (*fn)(void *ctx, const pp_report *report) noexcept, void *ctx)
 
     page_pool *page_pool_get_pp(const pp_page *page)
     void *pp_page_address(const pp_page *page)

@@ -7,13 +7,14 @@ import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, final
+from typing import TYPE_CHECKING, SupportsIndex, final
 
 from pagepool import errors
 from pagepool.model.context import STEP, show
 from pagepool.model.device import Device, Direction, check_direction
 from pagepool.model.frame import address_of
 from pagepool.model.limits import PAGE_SHIFT, PAGE_SIZE, unsigned
+from pagepool.snapshot import Fault, Mapping
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -33,34 +34,6 @@ REASONS = {
     "length": "it goes beyond the mapping",
     "direction": "the mapping is for the other direction",
 }
-
-
-class Mapping(NamedTuple):
-    """One entry of a device's page table."""
-
-    dma: int
-    """By which the device knows it."""
-    address: int
-    """Of the memory."""
-    length: int
-    direction: str
-
-
-class Fault(NamedTuple):
-    """What the IOMMU refused."""
-
-    op: str
-    """By the device: ``"write"``, ``"read"``; by its driver or a pool: ``"sync"``, ``"unmap"``,
-    ``"map"``."""
-    why: str
-    """``"device gone"``, ``"unmapped"``, ``"never mapped"``, ``"length"``, ``"direction"``."""
-    device: str
-    dma: int
-    length: int
-    address: int | None
-    """Of the memory that is, or was, mapped at dma; ``None``: not known."""
-    text: str
-    """All of that in one line."""
 
 
 @dataclasses.dataclass(slots=True)

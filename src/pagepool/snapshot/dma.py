@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a pool asked of its device."""
+"""What a pool asked of its device, and what an IOMMU has and refused."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,3 +43,31 @@ class DmaStats:
                 for f in dataclasses.fields(self)
             }
         )
+
+
+class Mapping(NamedTuple):
+    """One entry of a device's page table."""
+
+    dma: int
+    """By which the device knows it."""
+    address: int
+    """Of the memory."""
+    length: int
+    direction: str
+
+
+class Fault(NamedTuple):
+    """What the IOMMU refused."""
+
+    op: str
+    """By the device: ``"write"``, ``"read"``; by its driver or a pool: ``"sync"``, ``"unmap"``,
+    ``"map"``."""
+    why: str
+    """``"device gone"``, ``"unmapped"``, ``"never mapped"``, ``"length"``, ``"direction"``."""
+    device: str
+    dma: int
+    length: int
+    address: int | None
+    """Of the memory that is, or was, mapped at dma; ``None``: not known."""
+    text: str
+    """All of that in one line."""
