@@ -168,6 +168,15 @@ def plan() -> list[Comparison]:
     add("bulk32-ring", _ours("bulk32-ring@1024"), _dpdk("uncached-bulk32@1024"))
     statistics_cost("bulk32-ring")
 
+    # Mapping costs when a page enters and leaves; knowing what is mapped: 10 ns a page is the goal.
+    add("dma-fast", _ours("fast-dma@1024"), _dpdk("mbuf@1024"), reach=0.8)
+    for path in ("fast", "ring", "slow"):
+        add(f"dma-{path}", _ours(f"{path}-dma@1024"), _ours(f"{path}@1024"))
+        add(f"dma-{path}", _ours(f"{path}-dma@1024"), _ours(f"{path}-dma-untracked@1024"))
+    for path in ("fast", "ring", "slow", "bulk32"):
+        reach = 5.0 if path == "fast" else None
+        add(f"checked-{path}", _ours(f"{path}-checked@1024"), _ours(f"{path}@1024"), reach=reach)
+
     for path in ("fast", "ring", "ring-full", "slow", "bulk32"):
         for size in (1024, 16384):
             add(f"size-{path}", _ours(f"{path}@{size}"), _ours(f"{path}@64"), reach=1.2)

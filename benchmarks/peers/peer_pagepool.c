@@ -2,7 +2,7 @@
 /*
  * Ours, over the public API. Every call is a call into the static library.
  *
- * PATH[-nostats]@SIZE: a pool of SIZE slots, and
+ * PATH[-VARIANT]@SIZE: a pool of SIZE slots, and
  *   fast        in the pool's napi, put without a promise: the context check lets it in directly
  *   direct      no napi, page_pool_recycle_direct: the caller's promise
  *   ring        no napi, no promise: through the ring, 64 pages going round
@@ -11,6 +11,12 @@
  *   slow-outside the same without a napi
  *   bulk32      in the napi, 32 at a time
  *   bulk32-ring no napi, 32 at a time
+ *
+ * VARIANT
+ *   nostats        without statistics
+ *   dma            pages are mapped (by a device without an IOMMU), and the pool knows which
+ *   dma-untracked  mapped, by the rule that does not
+ *   checked        in checked mode
  *
  * With statistics, each run checks that it took the path that it says.
  */
@@ -144,6 +150,16 @@ static const struct path paths[] = {
 	{"bulk32-ring", BATCH, false, false, run_bulk, check_ring},
 };
 static const unsigned sizes[] = {64, 1024, 16384};
+static const struct {
+	const char *suffix;
+	unsigned flags;
+} variants[] = {
+	{"", 0},
+	{"-nostats", PP_FLAG_NO_STATS},
+	{"-dma", PP_FLAG_DMA_MAP},
+	{"-dma-untracked", PP_FLAG_DMA_MAP | PP_FLAG_NO_TRACKING},
+	{"-checked", PP_FLAG_CHECKED},
+};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -183,6 +199,8 @@ static int open_pool(struct peer_test *test)
 	params.pool_size = test->size;
 	params.flags = test->flags;
 	params.napi = path->napi ? napi : NULL;
+	if (test->flags & PP_FLAG_DMA_MAP)
+		params.dma_dir = PP_DMA_FROM_DEVICE;
 	error = page_pool_create(&params, &pool);
 	if (!error)
 		error = prime(pool, path,
@@ -216,7 +234,7 @@ static const char *check_stats(struct peer_test *test, uint64_t turns)
 
 int main(int argc, char **argv)
 {
-	static struct peer_test tests[COUNT(paths) * COUNT(sizes) * 2];
+	static struct peer_test tests[COUNT(paths) * COUNT(sizes) * COUNT(variants)];
 	struct peer peer = {
 		.name = "pagepool",
 		.version = page_pool_version(),
@@ -231,14 +249,15 @@ int main(int argc, char **argv)
 	}
 	for (size_t p = 0; p < COUNT(paths); p++) {
 		for (size_t s = 0; s < COUNT(sizes); s++) {
-			for (int off = 0; off < 2; off++) {
+			for (size_t v = 0; v < COUNT(variants); v++) {
 				struct peer_test *test = &tests[peer.count++];
+				bool off = variants[v].flags & PP_FLAG_NO_STATS;
 
 				snprintf(test->name, sizeof(test->name), "%s%s@%u", paths[p].name,
-					 off ? "-nostats" : "", sizes[s]);
+					 variants[v].suffix, sizes[s]);
 				test->batch = paths[p].batch;
 				test->size = sizes[s];
-				test->flags = off ? PP_FLAG_NO_STATS : 0;
+				test->flags = variants[v].flags;
 				test->spec = &paths[p];
 				test->open = open_pool;
 				test->run = paths[p].run;

@@ -41,7 +41,10 @@ int pp_check_init(struct page_pool *pool)
 	pthread_mutex_lock(&lock);
 	err = pp_provider_reserve_records(pool->provider);
 	pthread_mutex_unlock(&lock);
-	return err ? pp_fail(err, "no address space for the records of a checked pool") : 0;
+	if (err)
+		return pp_fail(err, "no address space for the records of a checked pool");
+	pool->to_record = (uintptr_t)pool->provider->records - (uintptr_t)pool->provider->pages;
+	return 0;
 }
 
 /* ---- sites ------------------------------------------------------------------------------------

@@ -30,10 +30,7 @@ static inline uint32_t pp_check_number(void)
 static inline struct pp_record *pp_record_of(const struct page_pool *pool,
 					     const struct pp_page *page)
 {
-	const struct pp_provider *provider = pool->provider;
-
-	return (struct pp_record *)((uintptr_t)provider->records +
-				    ((uintptr_t)page - (uintptr_t)provider->pages));
+	return (struct pp_record *)((uintptr_t)page + pool->to_record);
 }
 
 static inline int64_t pp_check_ns(void)

@@ -286,6 +286,7 @@ struct page_pool {
 	struct pp_napi *napi; /* never NULL; consumer writes, anyone reads, atomic */
 	uintptr_t held_base;  /* see pp_held(); constant */
 	uintptr_t owner;      /* in its pages: the pool, with PP_OWNER_SPECIAL if it is; constant */
+	uintptr_t to_record;  /* checked: from a page's metadata to its record; constant */
 	bool checked;         /* constant */
 	bool formalities;     /* mapped or checked: pages do not just come and go; constant */
 	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
