@@ -282,6 +282,30 @@ TEST(no_memory_for_magazines)
 	pp_provider_put(arena);
 }
 
+static int no_map(void *ctx, void *memory, size_t length, enum pp_dma_direction dir, uint64_t *dma)
+{
+	return -EIO;
+}
+
+static void no_unmap(void *ctx, uint64_t dma, size_t length, enum pp_dma_direction dir)
+{
+}
+
+TEST(device_of_nothing)
+{
+	struct pp_device_params params = PP_DEVICE_PARAMS_INIT;
+	struct pp_device *d = NULL;
+
+	params.map = no_map;
+	params.unmap = no_unmap;
+	pp_sys_fail_nth(1);
+	CHECK_FAILS(pp_device_create(&params, &d), ENOMEM, "no memory for a device");
+	CHECK_PTR(d, NULL);
+	CHECK_OK(pp_device_create(&params, &d));
+	CHECK(pp_sys_fail_nth(0) <= 0);
+	pp_device_put(d);
+}
+
 static char region_memory[3 * 4096] __attribute__((aligned(4096)));
 static int region_released;
 
