@@ -401,6 +401,38 @@ TEST(no_memory_for_a_larger_mapping)
 	pp_device_put(d);
 }
 
+TEST(nic_of_nothing)
+{
+	struct pp_nic_params params = PP_NIC_PARAMS_INIT;
+	struct pp_iommu_params ip = PP_IOMMU_PARAMS_INIT;
+	struct pp_iommu *iommu;
+	struct pp_nic *nic = NULL;
+	int fails = 0;
+
+	CHECK_OK(pp_iommu_create(&ip, &iommu));
+	CHECK_OK(pp_iommu_attach(iommu, "eth0", &params.device));
+	for (;; fails++) {
+		int err;
+
+		pp_sys_fail_nth(fails + 1);
+		err = pp_nic_create(&params, &nic);
+		if (!err)
+			break;
+		CHECK_EQ(err, -ENOMEM);
+		CHECK(strstr(page_pool_last_error(), "of a NIC") ||
+		      strstr(page_pool_last_error(), "for a NIC"));
+		CHECK_PTR(nic, NULL);
+		CHECK_EQ(params.device->refs, 1);
+	}
+	CHECK_EQ(fails, 2); /* itself, its ring */
+	pp_sys_fail_nth(0);
+	CHECK_EQ(params.device->refs, 2);
+	pp_nic_destroy(nic);
+	CHECK_EQ(params.device->refs, 1);
+	pp_device_put(params.device);
+	pp_iommu_put(iommu);
+}
+
 static int no_map(void *ctx, void *memory, size_t length, enum pp_dma_direction dir, uint64_t *dma)
 {
 	return -EIO;
