@@ -138,5 +138,7 @@ enum pp_tier {
 };
 bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why);
 bool pp_arena_is_valid(struct pp_provider *provider, const char **why);
+/* Of a device behind an IOMMU: its page table. */
+bool pp_iommu_is_valid(struct pp_device *device, const char **why);
 
 #endif

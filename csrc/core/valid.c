@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The invariants of types.h, checked. Consumer only, with no producer at work for the full tier. */
+/*
+ * The invariants of types.h, checked: consumer only, with no producer at work for the full tier.
+ * And those of iommu.h: anyone.
+ */
+#include "iommu.h"
 #include "page.h"
 
 bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why)
@@ -64,5 +68,82 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 	}
 	if ((int64_t)(cached + in_ring) > (int64_t)page_pool_inflight(pool))
 		*why = "more pages in cache and ring than in flight";
+	return !*why;
+}
+
+/* What hangs under a table of this level; counts nodes and mappings that start there. */
+static void check_table(const struct pp_iommu_table *t, unsigned level, uint64_t first,
+			uint64_t *nodes, uint64_t *mapped, const char **why)
+{
+	unsigned used = 0;
+
+	for (unsigned i = 0; i < PP_IOMMU_TABLE_SIZE; i++) {
+		const struct pp_iommu_node *node = t->child[i];
+		const struct pp_iommu_leaf *leaf = t->child[i];
+		uint64_t page = first + ((uint64_t)i << (level * PP_IOMMU_TABLE_SHIFT));
+		unsigned live = 0;
+
+		if (!node)
+			continue;
+		used++;
+		++*nodes;
+		if (node->parent != t || node->slot != i)
+			*why = "a node of a page table does not know where it hangs";
+		if (level > 1) {
+			check_table(t->child[i], level - 1, page, nodes, mapped, why);
+			continue;
+		}
+		for (unsigned k = 0; k < PP_IOMMU_TABLE_SIZE; k++) {
+			const struct pp_iommu_entry *e = &leaf->entry[k];
+
+			if (e->state != PP_IOMMU_MAPPED)
+				continue;
+			live++;
+			if (!(((page + k) << PP_PAGE_SHIFT) & (pp_iommu_span(e->length) - 1)))
+				++*mapped;
+		}
+		if (live != node->used)
+			*why = "a leaf of a page table has miscounted its mappings";
+		if (leaf->first != page)
+			*why = "a leaf of a page table does not know its addresses";
+		if (leaf->fresh)
+			*why = "a leaf of a page table was left in the middle of a map";
+		if (leaf->idle && live)
+			*why = "a leaf with mappings is among those to be forgotten";
+	}
+	if (used != t->node.used)
+		*why = "a page table has miscounted its children";
+	if (!used && t->node.parent)
+		*why = "an empty page table was kept";
+}
+
+bool pp_iommu_is_valid(struct pp_device *device, const char **why)
+{
+	struct pp_iommu_device *d = (struct pp_iommu_device *)device;
+	const struct pp_iommu_leaf *leaf, *prev = NULL;
+	uint64_t nodes = 0, mapped = 0, idle = 0, unused = 0;
+
+	*why = NULL;
+	pthread_mutex_lock(&d->lock);
+	check_table(&d->root, d->levels, 0, &nodes, &mapped, why);
+	if (nodes != d->nr_node)
+		*why = "a device has miscounted the nodes of its page table";
+	if (mapped != d->mapped)
+		*why = "a device has miscounted its mappings";
+	for (leaf = d->idle_first; leaf; prev = leaf, leaf = leaf->next) {
+		idle++;
+		if (!leaf->idle || leaf->prev != prev)
+			*why = "the list of leaves to be forgotten is torn";
+	}
+	if (prev != d->idle_last || idle != d->nr_idle || idle > PP_IOMMU_IDLE_LEAVES)
+		*why = "the list of leaves to be forgotten has the wrong end or length";
+	for (leaf = pp_iommu_next_leaf(d, 0); leaf;
+	     leaf = pp_iommu_next_leaf(d, leaf->first + PP_IOMMU_TABLE_SIZE))
+		if (!leaf->node.used && !leaf->idle &&
+		    leaf->first != (d->cursor >> PP_PAGE_SHIFT & ~(PP_IOMMU_TABLE_SIZE - 1ull)))
+			unused++;
+	if (unused && !d->gone)
+		*why = "a leaf without mappings will never be forgotten";
+	pthread_mutex_unlock(&d->lock);
 	return !*why;
 }

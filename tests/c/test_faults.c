@@ -8,6 +8,7 @@
  */
 #include <semaphore.h>
 
+#include "core/iommu.h"
 #include "core/magazine.h"
 #include "test.h"
 
@@ -280,6 +281,180 @@ TEST(no_memory_for_magazines)
 	CHECK_EQ(pages_out(arena), 0);
 	CHECK_EQ(refs_of(arena), 1);
 	pp_provider_put(arena);
+}
+
+/* A device behind an IOMMU, from nothing to its first two mappings. Every allocation fails in turn:
+ * what was not made is not there in part. */
+TEST(iommu_of_nothing)
+{
+	static char memory[4 << 20];
+	struct pp_iommu_params params = PP_IOMMU_PARAMS_INIT;
+	const char *why;
+	int met_create = 0, met_attach = 0, met_map = 0;
+
+	for (int nth = 1;; nth++) {
+		struct pp_iommu *iommu = NULL;
+		struct pp_device *d = NULL;
+		uint64_t dma[2] = {1, 1};
+		int64_t left;
+		int err;
+
+		pp_sys_fail_nth(nth);
+		err = pp_iommu_create(&params, &iommu);
+		if (err) {
+			CHECK_EQ(err, -ENOMEM);
+			CHECK(strstr(page_pool_last_error(), "no memory for an IOMMU"));
+			CHECK_PTR(iommu, NULL);
+			CHECK_OK(pp_iommu_create(&params, &iommu));
+			met_create++;
+		}
+		err = pp_iommu_attach(iommu, "eth0", &d);
+		if (err) {
+			CHECK_EQ(err, -ENOMEM);
+			CHECK(strstr(page_pool_last_error(), "no memory for a device behind"));
+			CHECK_PTR(d, NULL);
+			CHECK_EQ(iommu->refs, 1);
+			CHECK_OK(pp_iommu_attach(iommu, "eth0", &d));
+			met_attach++;
+		}
+		pp_iommu_put(iommu);
+		/* A page needs a path of tables and a leaf; 4 MiB share the path, and need two
+		 * leaves, of which the second may be what fails. */
+		for (int i = 0; i < 2; i++) {
+			struct pp_iommu_device before = *(struct pp_iommu_device *)d, *after;
+			size_t length = i ? sizeof(memory) : 4096;
+
+			after = (struct pp_iommu_device *)d;
+			err = d->ops->map(d, memory, length, PP_DMA_FROM_DEVICE, &dma[i]);
+			CHECK(pp_iommu_is_valid(d, &why));
+			if (!err)
+				continue;
+			met_map++;
+			CHECK_EQ(err, -ENOMEM);
+			CHECK(strstr(page_pool_last_error(), "no memory for the page table"));
+			CHECK_EQ(dma[i], 1);
+			CHECK_EQ(after->nr_node, before.nr_node);
+			CHECK_EQ(after->cursor, before.cursor);
+			CHECK_EQ(after->mapped, before.mapped);
+			CHECK_OK(d->ops->map(d, memory, length, PP_DMA_FROM_DEVICE, &dma[i]));
+		}
+		left = pp_sys_fail_nth(0);
+		CHECK_EQ(dma[0], 4096);
+		CHECK_EQ(dma[1], sizeof(memory));
+		CHECK(pp_iommu_is_valid(d, &why));
+		CHECK_EQ(pp_iommu_faults(iommu),
+			 0); /* the device keeps it; a lack of memory is not a refusal */
+		d->ops->unmap(d, dma[1], sizeof(memory), PP_DMA_FROM_DEVICE);
+		CHECK_EQ(pp_device_unbind(d), 1);
+		pp_device_put(d);
+		if (left > 0)
+			break;
+	}
+	CHECK_EQ(met_create, 1);
+	CHECK_EQ(met_attach, 1);
+	CHECK_EQ(met_map, 5); /* two tables and a leaf, then two leaves */
+}
+
+/* In the middle of a table that is in use, with mappings and what is remembered of others. */
+TEST(no_memory_for_a_larger_mapping)
+{
+	static char memory[8 << 20];
+	struct pp_iommu_params params = PP_IOMMU_PARAMS_INIT;
+	struct pp_iommu *iommu;
+	struct pp_device *d;
+	struct pp_iommu_device *inside;
+	uint64_t dma, kept;
+	const char *why;
+
+	params.bits = 56;
+	CHECK_OK(pp_iommu_create(&params, &iommu));
+	CHECK_OK(pp_iommu_attach(iommu, "eth0", &d));
+	inside = (struct pp_iommu_device *)d;
+	CHECK_OK(d->ops->map(d, memory, 4 << 20, PP_DMA_FROM_DEVICE, &dma));
+	d->ops->unmap(d, dma, 4 << 20, PP_DMA_FROM_DEVICE);
+	CHECK_OK(d->ops->map(d, memory, 4096, PP_DMA_FROM_DEVICE, &kept));
+	/* Far away, where it needs a path of its own but for the uppermost tables. */
+	inside->cursor = 1ull << 39;
+	for (int fails = 0;; fails++) {
+		uint64_t nodes = inside->nr_node;
+		int err;
+
+		dma = 1;
+		pp_sys_fail_nth(fails + 1);
+		err = d->ops->map(d, memory, 8 << 20, PP_DMA_FROM_DEVICE, &dma);
+		CHECK(pp_iommu_is_valid(d, &why));
+		if (!err) {
+			CHECK_EQ(fails, 6); /* two tables, four leaves */
+			break;
+		}
+		CHECK_EQ(err, -ENOMEM);
+		CHECK_EQ(dma, 1);
+		CHECK_EQ(inside->nr_node, nodes);
+		CHECK_EQ(inside->cursor, 1ull << 39);
+		CHECK_OK(pp_device_write(d, kept, "kept", 5));
+	}
+	pp_sys_fail_nth(0);
+	CHECK_EQ(dma, 1ull << 39);
+	CHECK_OK(pp_device_write(d, dma + (8 << 20) - 5, "last", 5));
+	CHECK_EQ(strcmp(memory + (8 << 20) - 5, "last"), 0);
+	pp_iommu_put(iommu);
+	pp_device_put(d);
+}
+
+TEST(nic_of_nothing)
+{
+	struct pp_nic_params params = PP_NIC_PARAMS_INIT;
+	struct pp_iommu_params ip = PP_IOMMU_PARAMS_INIT;
+	struct pp_iommu *iommu;
+	struct pp_nic *nic = NULL;
+	int fails = 0;
+
+	CHECK_OK(pp_iommu_create(&ip, &iommu));
+	CHECK_OK(pp_iommu_attach(iommu, "eth0", &params.device));
+	for (;; fails++) {
+		int err;
+
+		pp_sys_fail_nth(fails + 1);
+		err = pp_nic_create(&params, &nic);
+		if (!err)
+			break;
+		CHECK_EQ(err, -ENOMEM);
+		CHECK(strstr(page_pool_last_error(), "of a NIC") ||
+		      strstr(page_pool_last_error(), "for a NIC"));
+		CHECK_PTR(nic, NULL);
+		CHECK_EQ(params.device->refs, 1);
+	}
+	CHECK_EQ(fails, 2); /* itself, its ring */
+	pp_sys_fail_nth(0);
+	CHECK_EQ(params.device->refs, 2);
+	pp_nic_destroy(nic);
+	CHECK_EQ(params.device->refs, 1);
+	pp_device_put(params.device);
+	pp_iommu_put(iommu);
+}
+
+static int no_map(void *ctx, void *memory, size_t length, enum pp_dma_direction dir, uint64_t *dma)
+{
+	return -EIO;
+}
+
+static void no_unmap(void *ctx, uint64_t dma, size_t length, enum pp_dma_direction dir)
+{
+}
+
+TEST(device_of_nothing)
+{
+	struct pp_device_params params = PP_DEVICE_PARAMS_INIT;
+	struct pp_device *d = NULL;
+
+	params.map = no_map;
+	params.unmap = no_unmap;
+	pp_sys_fail_nth(1);
+	CHECK_FAILS(pp_device_create(&params, &d), ENOMEM, "no memory for a device");
+	CHECK_PTR(d, NULL);
+	CHECK_OK(pp_device_create(&params, &d));
+	CHECK(pp_sys_fail_nth(0) <= 0);
+	pp_device_put(d);
 }
 
 static char region_memory[3 * 4096] __attribute__((aligned(4096)));
