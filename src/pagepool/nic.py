@@ -54,8 +54,8 @@ class Nic:
             raise errors.InvalidParameter(
                 f"a NIC of {self._slots} descriptors: must be a power of two, {MAX_SLOTS} at most"
             )
-        # Without an IOMMU any address would do: the page is written to through its own buffer, which
-        # is there as long as the page is held.
+        # Without an IOMMU any address would do: the page is written to through its own buffer,
+        # which is there as long as the page is held.
         self._device: Any = None if device is None or device.identity else device
         self._name = "none" if device is None else device.name
         self._posted: deque[Descriptor] = deque()

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Self, SupportsIndex, final
 
 from typing_extensions import Buffer
 
-from pagepool.snapshot import DmaStats, PoolStats
+from pagepool.snapshot import DmaStats, Fault, Holder, Mapping, PoolStats
 
 Direction = Literal["bidirectional", "to_device", "from_device"]
 
@@ -125,15 +125,12 @@ class Region(Provider):
     def offset(self, page: Page, /) -> int:
         """Bytes from the start of the buffer to the page. Raises ForeignPage, PageGone."""
 
-# TEMPORARY: from here to Nic, and what PagePool and Page have of it, this is the model's interface;
-# the engine's code follows.
-
 class Device:
     """What pages are mapped for: to be subclassed, with ``map`` and ``unmap``.
 
     A class without ``sync_for_device`` and ``sync_for_cpu`` needs no sync: CPU and device see the
     same memory at any time. A pool calls all of these from whatever thread a page enters or leaves
-    it in; they must not use the pool. What ``unmap`` and a sync raise is shown, no more.
+    it in; a pool cannot be closed from within. What ``unmap`` and a sync raise is shown, no more.
     """
 
     def __init__(self, name: str = "device") -> None:
@@ -143,11 +140,15 @@ class Device:
     def name(self) -> str:
         """For messages."""
 
-    def map(self, memory: memoryview, direction: Direction) -> int:
+    @property
+    def identity(self) -> bool:
+        """Is it NO_DEVICE, by which an address is what the CPU has?"""
+
+    def map(self, address: int, length: int, direction: Direction) -> int:
         """The address by which the device knows the memory from now on.
 
-        The view is the device's to keep until the unmap: it does not count as a holder of the page.
-        Whatever this raises is a mapping error: the pool does without the page.
+        address: of the page in this process. Whatever this raises is a mapping error: the pool does
+        without the page.
         """
 
     def unmap(self, dma: int, length: int, direction: Direction) -> None:
@@ -167,32 +168,6 @@ class Device:
 
 NO_DEVICE: Device
 """The device without an IOMMU: an address is what the CPU has, and nothing needs a sync."""
-
-class Mapping(NamedTuple):
-    """One entry of a device's page table."""
-
-    dma: int
-    """By which the device knows it."""
-    address: int
-    """Of the memory."""
-    length: int
-    direction: str
-
-class Fault(NamedTuple):
-    """What the IOMMU refused."""
-
-    op: str
-    """By the device: ``"write"``, ``"read"``; by its driver or a pool: ``"sync"``, ``"unmap"``,
-    ``"map"``."""
-    why: str
-    """``"device gone"``, ``"unmapped"``, ``"never mapped"``, ``"length"``, ``"direction"``."""
-    device: str
-    dma: int
-    length: int
-    address: int | None
-    """Of the memory that is, or was, mapped at dma; ``None``: not known."""
-    text: str
-    """All of that in one line."""
 
 @final
 class Iommu:
@@ -224,7 +199,10 @@ class Iommu:
 
 @final
 class IommuDevice(Device):
-    """A device behind an IOMMU. Pools map their pages by it, and a driver may by hand."""
+    """A device behind an IOMMU. Pools map their pages by it; unmap and sync may be called by hand.
+
+    What it refuses of these is reported, and nothing is raised; ``write`` and ``read`` raise.
+    """
 
     def __init__(self) -> None:
         """Raises TypeError: made by ``iommu.attach(name)``."""
@@ -242,40 +220,6 @@ class IommuDevice(Device):
     @property
     def mappings(self) -> list[Mapping]:
         """Its page table, by address."""
-
-@final
-class Nic:
-    """Writes the frames that arrive through its device into the pages that it was given."""
-
-    def __init__(self, device: Device | None = None, *, slots: SupportsIndex = 256) -> None:
-        """device: ``None``: NO_DEVICE. slots: descriptors, a power of two; 0: 256.
-
-        Raises InvalidParameter, NoMemory.
-        """
-
-    def post(self, page: Page) -> None:
-        """A frame may be written to the device's part of the page, or to all of a piece.
-
-        The NIC keeps the Page until it is polled or taken. Raises NoDescriptor, PageGone,
-        NotSupported and DeviceGone (the page is not mapped).
-        """
-
-    def poll(self) -> tuple[Page, int] | None:
-        """The next completed page and the frame's length; -1: the device refused the write."""
-
-    def take(self) -> Page | None:
-        """With the wire silent: the next page that was posted and not used."""
-
-    def receive(self, frame: Buffer) -> bool:
-        """A frame arrives, and goes into the next posted page.
-
-        False: it was dropped, since no page was posted, it is longer than the page's part, or the
-        device refused the write.
-        """
-
-    @property
-    def dropped(self) -> int:
-        """Frames."""
 
 @final
 class Page:
@@ -325,6 +269,10 @@ class Page:
     @property
     def address(self) -> int:
         """Of its first byte, in this process. Raises PageGone."""
+
+    @property
+    def piece(self) -> bool:
+        """Is it a piece of a page (``alloc_frag``)?"""
 
     @property
     def dma(self) -> int:
@@ -416,6 +364,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
+        checked: bool | Literal["full"] = False,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -433,6 +382,12 @@ class PagePool:
         offset, max_len: which part of a page is the device's; ``None``: all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
+        checked: remember who has which page since when (``holders()``), say in the errors where a
+        page was allocated and put, and find what is written to a page after it was put: 64 bytes of
+        it are overwritten while it is in the pool. ``"full"``: all of it, and it cannot be
+        read then, so that whoever has its address ends the process. ``PAGEPOOL_CHECKED=1``, or
+        ``full``, in the environment sets it for all pools. What is found that no call can raise
+        goes to the logger ``pagepool`` as an error.
         statistics: ``False``: none are kept, and ``stats`` raises NotSupported.
         retry, warn: how often a closed pool with pages out is looked at, and how often the logger
         ``pagepool`` is told that it is stalled. The defaults are the kernel's.
@@ -525,6 +480,16 @@ class PagePool:
     @property
     def stats(self) -> PoolStats:
         """The counters of this moment; never stops the pool. Raises NotSupported."""
+
+    def holders(self) -> list[Holder]:
+        """The pages and pieces that are out, the oldest first, with who allocated them where.
+
+        Raises NotSupported: the pool is not checked.
+        """
+
+    @property
+    def checked(self) -> bool | Literal["full"]:
+        """In checked mode, also by the environment."""
 
     @property
     def dma_stats(self) -> DmaStats:
