@@ -23,7 +23,7 @@ static bool drop_rest(struct page_pool *pool, struct pp_page *page)
 	if (unlikely(users < rest)) {
 		/* Then all are back, and more. relaxed: a counter. */
 		pp_fetch_add_relaxed(&pool->refused, rest - users);
-		pp_refused(pool->id, page, rest - users);
+		pp_refused(pool->id, page->addr, rest - users);
 		rest = (uint32_t)users;
 	}
 	if (!pp_page_drop_users(page, rest))

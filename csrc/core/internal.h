@@ -95,9 +95,11 @@ void pp_pool_drain_cache(struct page_pool *pool);
 void pp_pool_each_chunk(struct page_pool *pool,
 			void (*fn)(struct page_pool *pool, struct pp_page *pages, void *arg),
 			void *arg);
-/* n puts did nothing, the last of them of this page; id: of the pool, 0: none. Nobody's lock is
- * held, and the pool may be gone. */
-PP_COLD void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n);
+/*
+ * n puts did nothing, the last of them of the page at this address; id: of the pool, 0: none.
+ * Nobody's lock is held, and pool and page may be gone.
+ */
+PP_COLD void pp_refused(uint32_t id, const void *address, uint64_t n);
 
 /* ---- check.c: checked mode; see check.h too ---- */
 /* The flags that the environment adds. */

@@ -34,9 +34,10 @@ static inline uint8_t *pp_held(const struct page_pool *pool, const struct pp_pag
  * Consumer, when it hands the page out.
  * relaxed, as below: it goes to whoever puts the page together with the page.
  */
-static inline void pp_held_set(const struct page_pool *pool, const struct pp_page *page)
+static inline void pp_held_set(const struct page_pool *pool, const struct pp_page *page,
+			       enum pp_held held)
 {
-	pp_store_relaxed(pp_held(pool, page), (uint8_t)1);
+	pp_store_relaxed(pp_held(pool, page), (uint8_t)held);
 }
 
 static inline bool pp_is_held(const struct page_pool *pool, const struct pp_page *page)

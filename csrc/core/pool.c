@@ -11,7 +11,7 @@
 
 #define REFUSALS_EVERY_NS 1000000000
 
-void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n)
+void pp_refused(uint32_t id, const void *address, uint64_t n)
 {
 	static int64_t next;
 	static uint64_t unsaid;
@@ -24,14 +24,14 @@ void pp_refused(uint32_t id, const struct pp_page *page, uint64_t n)
 	n = pp_exchange_acquire(&unsaid, 0);
 	pp_log("page_pool: pool %u: the page at %p was put already, or is not this pool's: nothing "
 	       "done (%llu since the last such message)",
-	       id, page->addr, (unsigned long long)n);
+	       id, address, (unsigned long long)n);
 }
 
 static PP_COLD void refuse(struct page_pool *pool, const struct pp_page *page)
 {
 	/* relaxed: a counter. */
 	pp_fetch_add_relaxed(&pool->refused, 1);
-	pp_refused(pool->id, page, 1);
+	pp_refused(pool->id, page->addr, 1);
 }
 
 uint64_t page_pool_refused_puts(const struct page_pool *pool)
@@ -282,7 +282,7 @@ static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
 	if (!page)
 		page = alloc_new(pool);
 	if (likely(page))
-		pp_held_set(pool, page);
+		pp_held_set(pool, page, PP_HELD);
 	return page;
 }
 
@@ -298,7 +298,7 @@ static inline struct pp_page *alloc(struct page_pool *pool)
 	page = pool->pages[n - 1];
 	/* release: for readers of the statistics, see stats.c. No instruction more on x86. */
 	pp_store_release(&cache->popped, popped + 1);
-	pp_held_set(pool, page);
+	pp_held_set(pool, page, PP_HELD);
 	return page;
 }
 
@@ -353,7 +353,7 @@ size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_pa
 		while (some--) {
 			struct pp_page *page = pool->pages[--cached];
 
-			pp_held_set(pool, page);
+			pp_held_set(pool, page, PP_HELD);
 			pages[got++] = page;
 		}
 	}
@@ -465,6 +465,7 @@ static PP_NOINLINE void not_all_in_ring(struct page_pool *pool, struct pp_page *
 	struct pp_ring *ring = &pool->ring;
 	bool formalities = pool->formalities;
 	bool dying = ring->dying;
+	const void *address = bad ? bad->addr : NULL;
 	uint32_t id = pool->id;
 
 	if (synced) {
@@ -495,7 +496,7 @@ static PP_NOINLINE void not_all_in_ring(struct page_pool *pool, struct pp_page *
 			leave(pages[in]);
 	}
 	if (refused)
-		pp_refused(id, bad, refused);
+		pp_refused(id, address, refused);
 }
 
 /*
@@ -585,7 +586,7 @@ static inline bool put_special(struct page_pool *pool, struct pp_page *page, con
 			return false;
 		}
 	} else if (unlikely(pp_load_relaxed(&page->owner) != pool->owner ||
-			    !pp_is_held(pool, page))) {
+			    pp_load_relaxed(pp_held(pool, page)) != PP_HELD)) {
 		/* relaxed: see page_pool_get_pp(). */
 		refuse(pool, page);
 		return false;
@@ -597,7 +598,10 @@ static inline bool put_special(struct page_pool *pool, struct pp_page *page, con
 	}
 	if (pool->checked)
 		pp_check_was_put(pool, page, caller, recycled);
-	if (!recycled)
+	if (recycled)
+		/* On its way: a second put finds out, before cache or ring have it. */
+		pp_held_set(pool, page, PP_HELD_GOING);
+	else
 		put_held(pool, page, *here);
 	return recycled;
 }
@@ -619,7 +623,7 @@ static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *
 	} else {
 		sync_for_ring(pool, page, size, &synced);
 	}
-	recycle_in_ring(pool, &page, 1, &synced);
+	recycle_in_ring(pool, &page, 1, synced.pages ? &synced : NULL);
 }
 
 /* Anything but a whole page of a plain pool that nobody else holds. */
@@ -714,14 +718,14 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 		if (!here || !recycle_in_cache(pool, page)) {
 			bulk[len++] = page;
 			if (len == BULK) {
-				recycle_in_ring(pool, bulk, len, &synced);
+				recycle_in_ring(pool, bulk, len, synced.pages ? &synced : NULL);
 				synced = (struct synced){0};
 				len = 0;
 			}
 		}
 	}
 	if (len || synced.pages)
-		recycle_in_ring(pool, bulk, len, &synced);
+		recycle_in_ring(pool, bulk, len, synced.pages ? &synced : NULL);
 	return foreign;
 }
 
@@ -734,7 +738,7 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 		if (likely(pool)) {
 			n = put_some(pool, pages, n, __builtin_return_address(0));
 		} else {
-			pp_refused(0, pages[0], 1);
+			pp_refused(0, pages[0]->addr, 1);
 			pages[0] = pages[--n];
 		}
 	}

@@ -116,6 +116,12 @@ struct pp_record {
 
 _Static_assert(sizeof(struct pp_record) == sizeof(struct pp_page), "records and pages in step");
 
+enum pp_held {
+	PP_NOT_HELD = 0, /* no pool has it, or its cache or ring */
+	PP_HELD,         /* its user has it, and may put it */
+	PP_HELD_GOING,   /* he has, and it is on its way; mapped and checked pools only */
+};
+
 struct pp_provider {
 	const struct pp_provider_ops *ops; /* constant */
 	int64_t refs;                      /* creator and pools; anyone, atomic */
