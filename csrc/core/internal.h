@@ -83,6 +83,9 @@ int pp_provider_reserve_records(struct pp_provider *provider);
 int pp_provider_commit_records(struct pp_provider *provider, const struct pp_page *page);
 void pp_provider_forget_pages(struct pp_provider *provider);
 
+/* For tests, of a pool that is new: as if n pages had come and gone. */
+void pp_pool_count_from(struct page_pool *pool, uint64_t n);
+
 /* ---- pool.c ---- */
 /* The page leaves the pool. here: in the consumer's context. May free the pool. */
 void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);

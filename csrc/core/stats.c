@@ -128,3 +128,10 @@ int32_t page_pool_inflight(const struct page_pool *pool)
 	 */
 	return (int32_t)((uint32_t)held - (uint32_t)here - (uint32_t)full + (uint32_t)pending);
 }
+
+void pp_pool_count_from(struct page_pool *pool, uint64_t n)
+{
+	/* relaxed: nobody else knows the pool yet. */
+	pp_store_relaxed(&pool->held, n);
+	pp_store_relaxed(&pool->released_here, n);
+}

@@ -449,6 +449,9 @@ class PagePool:
         behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
         """
 
+    def _count_from(self, n: int, /) -> None:
+        """For tests, on a new pool: as if n pages had come and gone; so the 32-bit counts wrap."""
+
     def update_nid(self, node: SupportsIndex | None, /) -> None:
         """Pages should be on another NUMA node now: the cache goes back to the provider.
 

@@ -120,6 +120,7 @@ from pagepool.engine.pagepool cimport (
     pp_page_ref_count,
     pp_page_set_private,
     pp_page_users,
+    pp_pool_count_from,
     pp_provider,
     pp_provider_get,
     pp_provider_get_info,
@@ -1425,6 +1426,11 @@ cdef class PagePool:
             page_pool_dma_sync_for_cpu(self.pool, page.page, start - self.offset_, end - start)
 
     # -- settings
+
+    def _count_from(self, n):
+        if self.inflight or self.closed_:
+            raise errors.InvalidParameter("pages have come already: only a new pool counts from n")
+        pp_pool_count_from(self.pool, _unsigned(n, "n", 0xffffffffffffffff))
 
     def update_nid(self, node):
         cdef int nid = _node(node)

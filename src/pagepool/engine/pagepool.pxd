@@ -235,3 +235,11 @@ cdef extern from "pagepool.h" nogil:
     void pp_page_set_private(pp_page *page, void *private_)
     void pp_page_get(pp_page *page)
     void pp_page_put(pp_page *page)
+
+
+# Of the library inside, not of the API: for tests.
+cdef extern from *:
+    """
+    void pp_pool_count_from(struct page_pool *pool, uint64_t n);
+    """
+    void pp_pool_count_from(page_pool *pool, uint64_t n) nogil

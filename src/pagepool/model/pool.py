@@ -327,6 +327,10 @@ class PagePool:
 
     # -- settings
 
+    def _count_from(self, n: int, /) -> None:
+        """For tests, on a new pool: as if n pages had come and gone; so the 32-bit counts wrap."""
+        self._pool.in_flight.held = self._pool.in_flight.released = n & 0xFFFFFFFF
+
     def update_nid(self, node: SupportsIndex | None, /) -> None:
         """Pages should be on another NUMA node now: the cache goes back to the provider.
 
