@@ -11,6 +11,7 @@
  */
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,55 +99,62 @@ void page_pool_set_report(page_pool_report_fn fn, void *ctx)
 	pthread_mutex_unlock(&report_lock);
 }
 
-/* " by thread 12 at receive+0x40 (rx) [refill]" */
-static size_t add_site(char *text, size_t size, const char *what, const struct pp_site *site)
+/* A report's text grows: what does not fit is cut off. */
+struct line {
+	char text[512];
+	size_t used;
+};
+
+static PP_PRINTF(2, 3) void say(struct line *line, const char *fmt, ...)
 {
-	Dl_info info;
+	size_t left = sizeof(line->text) - line->used;
+	va_list ap;
 	int n;
 
+	va_start(ap, fmt);
+	n = vsnprintf(line->text + line->used, left, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		line->used += (size_t)n < left ? (size_t)n : left - 1;
+}
+
+/* ", found by thread 12 at receive+0x40 [refill]" */
+static void say_site(struct line *line, const char *what, const struct pp_site *site)
+{
+	Dl_info info;
+
 	if (!site->caller)
-		return 0;
-	n = snprintf(text, size, "%s by thread %u at ", what, site->thread);
-	if (n > 0 && (size_t)n < size) {
-		text += n;
-		size -= (size_t)n;
-	}
+		return;
+	say(line, "%s by thread %u at ", what, site->thread);
 	/* No symbol: where in which file, as addr2line takes it. */
 	if (!dladdr(site->caller, &info) || !info.dli_fname)
-		snprintf(text, size, "%p", site->caller);
+		say(line, "%p", site->caller);
 	else if (info.dli_sname)
-		snprintf(text, size, "%s+0x%zx", info.dli_sname,
-			 (size_t)((const char *)site->caller - (const char *)info.dli_saddr));
+		say(line, "%s+0x%zx", info.dli_sname,
+		    (size_t)((const char *)site->caller - (const char *)info.dli_saddr));
 	else
-		snprintf(text, size, "%s+0x%zx", info.dli_fname,
-			 (size_t)((const char *)site->caller - (const char *)info.dli_fbase));
-	n += (int)strlen(text);
-	if (site->tag) {
-		size_t used = strlen(text);
-
-		snprintf(text + used, size - used, " [%s]", site->tag);
-		n += (int)strlen(text + used);
-	}
-	return (size_t)n;
+		say(line, "%s+0x%zx", info.dli_fname,
+		    (size_t)((const char *)site->caller - (const char *)info.dli_fbase));
+	if (site->tag)
+		say(line, " [%s]", site->tag);
 }
 
 static PP_COLD void report(struct page_pool *pool, struct pp_report *r, const char *what)
 {
-	char text[512], page[64] = "";
+	struct line line = {.used = 0};
 	page_pool_report_fn fn;
-	size_t used;
 	void *ctx;
 
 	r->pool = pool->id;
-	if (r->page)
-		snprintf(page, sizeof(page), r->address ? " of the page at %p" : " of page %p",
-			 r->address ? r->address : (const void *)r->page);
-	used = (size_t)snprintf(text, sizeof(text), "page_pool: pool %u: %s%s", pool->id, what,
-				page);
-	used += add_site(text + used, sizeof(text) - used, ", found", &r->now);
-	used += add_site(text + used, sizeof(text) - used, "; allocated", &r->allocated);
-	add_site(text + used, sizeof(text) - used, "; put", &r->put);
-	r->text = text;
+	say(&line, "page_pool: pool %u: %s", pool->id, what);
+	if (r->address)
+		say(&line, " of the page at %p", r->address);
+	else if (r->page)
+		say(&line, " of page %p", (const void *)r->page);
+	say_site(&line, ", found", &r->now);
+	say_site(&line, "; allocated", &r->allocated);
+	say_site(&line, "; put", &r->put);
+	r->text = line.text;
 
 	pthread_mutex_lock(&report_lock);
 	fn = report_fn;
@@ -155,7 +163,7 @@ static PP_COLD void report(struct page_pool *pool, struct pp_report *r, const ch
 	if (fn)
 		fn(ctx, r);
 	else
-		pp_log("%s", text);
+		pp_log("%s", line.text);
 }
 
 /* About a page that is known to the pool's provider. */
