@@ -221,10 +221,11 @@ static size_t room(const struct page_pool *pool)
 	return PP_PAGE_SIZE << pool->order;
 }
 
-void pp_check_seal(struct page_pool *pool, struct pp_page *page, struct pp_record *record)
+void pp_check_seal(struct page_pool *pool, struct pp_page *page)
 {
-	memset(page->addr, PP_POISON, room(pool));
-	/* Where it cannot be (huge pages; too many mappings of the process), the poison does. */
+	struct pp_record *record = pp_record_of(pool, page);
+
+	/* Where it cannot be (huge pages), the poison does. */
 	if (!pp_sys_unreadable(page->addr, room(pool), true))
 		pp_store_relaxed(&record->unreadable, true);
 }
