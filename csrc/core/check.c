@@ -221,12 +221,18 @@ static size_t room(const struct page_pool *pool)
 	return PP_PAGE_SIZE << pool->order;
 }
 
+static int64_t sealed; /* pages that are unreadable, of all pools; anyone, atomic */
+
 void pp_check_seal(struct page_pool *pool, struct pp_page *page)
 {
 	struct pp_record *record = pp_record_of(pool, page);
 
-	/* Where it cannot be (huge pages), the poison does. */
-	if (!pp_sys_unreadable(page->addr, room(pool), true))
+	/* relaxed: a bound, and one page more or less is no harm. */
+	if (pp_fetch_add_relaxed(&sealed, 1) >= PP_SEALED_MAX ||
+	    pp_sys_unreadable(page->addr, room(pool), true))
+		/* Where it cannot be (too many; huge pages), the poison does. */
+		pp_fetch_add_relaxed(&sealed, -1);
+	else
 		pp_store_relaxed(&record->unreadable, true);
 }
 
@@ -237,9 +243,11 @@ void pp_check_unseal(struct page_pool *pool, struct pp_page *page, struct pp_rec
 	size_t length = room(pool);
 
 	if (pp_load_relaxed(&record->unreadable)) {
-		/* The system may need memory to split its own notes: there is no way on without. */
+		/* The system may need memory to split its own notes: there is no way on without.
+		 * That it has no mappings left is ruled out by PP_SEALED_MAX. */
 		while (pp_sys_unreadable(page->addr, length, false))
 			sched_yield();
+		pp_fetch_add_relaxed(&sealed, -1); /* relaxed: as above */
 		pp_store_relaxed(&record->unreadable, false);
 	}
 	if (!caller)

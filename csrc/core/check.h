@@ -100,6 +100,10 @@ static inline uint8_t *pp_check_poison_at(const struct page_pool *pool, const st
 	return (uint8_t *)page->addr + pool->poison_offset;
 }
 
+/* Pages that are unreadable at a time, of all pools: one may cost two of the 65530 mappings that a
+ * process has, and making one readable again may not fail for want of them. */
+#define PP_SEALED_MAX 16384
+
 /* The page is unreadable from now on, if it can be. */
 void pp_check_seal(struct page_pool *pool, struct pp_page *page);
 /* It can be read and written again; writes to it meanwhile are reported. caller: NULL: not looked
