@@ -20,6 +20,34 @@
 
 #include "check.h"
 
+_Thread_local struct pp_check_thread pp_check_thread;
+
+/* Pools that are gone; see pp_check_bury(). */
+#define GRAVES 64
+
+static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t graves_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct page_pool *graves[GRAVES];
+
+/* In the child of a fork only the forking thread is left, with another number; whoever held a lock
+ * is not. The parent's dead pools are not the child's to free. */
+static void after_fork(void)
+{
+	pthread_mutex_init(&records_lock, NULL);
+	pthread_mutex_init(&report_lock, NULL);
+	pthread_mutex_init(&graves_lock, NULL);
+	memset(graves, 0, sizeof(graves));
+	pp_check_thread.number = 0;
+}
+
+static void __attribute__((constructor)) at_load(void)
+{
+	/* Without memory for the handler, a checked pool of a child may block; there is no other
+	 * failure. */
+	(void)pthread_atfork(NULL, NULL, after_fork);
+}
+
 unsigned pp_check_flags(void)
 {
 	const char *value = secure_getenv("PAGEPOOL_CHECKED");
@@ -34,14 +62,11 @@ unsigned pp_check_flags(void)
 
 int pp_check_init(struct page_pool *pool)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int err;
 
-	/* A fork in the middle of this leaves it locked in the child, whose own pools have
-	 * providers of its own; none of the parent's may be used there. */
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&records_lock);
 	err = pp_provider_reserve_records(pool->provider);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&records_lock);
 	if (err)
 		return pp_fail(err, "no address space for the records of a checked pool");
 	pool->to_record = (uintptr_t)pool->provider->records - (uintptr_t)pool->provider->pages;
@@ -50,8 +75,6 @@ int pp_check_init(struct page_pool *pool)
 
 /* ---- sites ------------------------------------------------------------------------------------
  */
-
-_Thread_local struct pp_check_thread pp_check_thread;
 
 const char *page_pool_set_tag(const char *tag)
 {
@@ -87,7 +110,6 @@ static struct pp_site put(const struct pp_record *r)
 /* ---- reports ----------------------------------------------------------------------------------
  */
 
-static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
 static page_pool_report_fn report_fn;
 static void *report_ctx;
 
@@ -407,21 +429,17 @@ int64_t page_pool_holders(const struct page_pool *pool, size_t n, struct pp_hold
  */
 
 /* With the pool an arena of its own is kept, since the first thing that a put reads is the page. */
-#define GRAVES 64
-
 void pp_check_bury(struct page_pool *pool)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static struct page_pool *graves[GRAVES];
 	static unsigned next;
 	struct page_pool *oldest;
 
 	/* relaxed: nobody has a right to look; who does all the same mostly sees it. */
 	pp_store_relaxed(&pool->dead, true);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graves_lock);
 	oldest = graves[next % GRAVES];
 	graves[next++ % GRAVES] = pool;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graves_lock);
 	if (oldest && oldest->own_provider)
 		pp_provider_put(oldest->provider);
 	free(oldest);
