@@ -65,7 +65,7 @@ class Nic:
                 dma, length = dma + page.pool.offset, page.pool.max_len
             if len(self._posted) + len(self._completed) == self._slots:
                 raise errors.NoDescriptor(
-                    f"all {self._slots} descriptors of the NIC are in use: poll it"
+                    f"all {self._slots} descriptors of the NIC are in use: poll first"
                 )
             self._posted.append(Descriptor(page, dma, length))
 
@@ -105,10 +105,11 @@ class Nic:
                 self._device.write(dma, data)
                 written = len(data)
             except errors.PoolError:
-                self._dropped += 1
+                return False
             finally:
+                self._dropped += written < 0
                 self._completed.append((page, written))
-            return written >= 0
+            return True
 
     # -- facts
 
