@@ -17,16 +17,16 @@ class Plain(pagepool.Device):
         super().__init__("plain")
         self.refuse = refuse or set()  # calls of map, from 0
         self.calls: list[tuple[object, ...]] = []
-        self.memory: dict[int, memoryview] = {}
+        self.memory: dict[int, int] = {}  # dma -> address
         self.asked = 0
 
-    def map(self, memory: memoryview, direction: Direction) -> int:
+    def map(self, address: int, length: int, direction: Direction) -> int:
         self.asked += 1
         if self.asked - 1 in self.refuse:
             raise OSError(f"map {self.asked - 1} refused")
         dma = self.asked << 16
-        self.memory[dma] = memory
-        self.calls.append(("map", dma, memory.nbytes, direction))
+        self.memory[dma] = address
+        self.calls.append(("map", dma, length, direction))
         return dma
 
     def unmap(self, dma: int, length: int, direction: Direction) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from model_unit.devices import Direction
 from pagepool import model as pagepool
 
 PAGE = 4096
@@ -23,6 +24,13 @@ def memory(pages: int = 1) -> memoryview:
     return memoryview(bytearray(pages * PAGE))
 
 
+def by_hand(
+    device: pagepool.IommuDevice, memory: memoryview, direction: Direction, address: int = 0x7000
+) -> int:
+    """As a pool maps a page."""
+    return device._map(memory, address, direction)
+
+
 def refused(iommu: pagepool.Iommu, call: Call) -> pagepool.Fault:
     """The one fault that the call gives."""
     before = iommu.fault_count
@@ -36,11 +44,11 @@ def refused(iommu: pagepool.Iommu, call: Call) -> pagepool.Fault:
 
 def test_addresses_go_upwards_each_a_multiple_of_its_rounded_size() -> None:
     _, device = make()
-    assert device.map(memory(), "from_device") == 0x1000
-    assert device.map(memory(3), "from_device") == 0x4000  # takes four pages
-    assert device.map(memory(), "from_device") == 0x8000
-    assert device.map(memoryview(bytearray(100)), "to_device") == 0x9000
-    assert device.map(memory(4), "bidirectional") == 0xC000
+    assert by_hand(device, memory(), "from_device") == 0x1000
+    assert by_hand(device, memory(3), "from_device") == 0x4000  # takes four pages
+    assert by_hand(device, memory(), "from_device") == 0x8000
+    assert by_hand(device, memoryview(bytearray(100)), "to_device") == 0x9000
+    assert by_hand(device, memory(4), "bidirectional") == 0xC000
     assert [(m.dma, m.length, m.direction) for m in device.mappings] == [
         (0x1000, PAGE, "from_device"),
         (0x4000, 3 * PAGE, "from_device"),
@@ -49,54 +57,54 @@ def test_addresses_go_upwards_each_a_multiple_of_its_rounded_size() -> None:
         (0xC000, 4 * PAGE, "bidirectional"),
     ]
     device.unmap(0x1000, PAGE, "from_device")
-    assert device.map(memory(), "from_device") == 0x10000  # not what was freed
+    assert by_hand(device, memory(), "from_device") == 0x10000  # not what was freed
 
 
 def test_the_end_of_the_space_starts_over_and_skips_what_is_mapped() -> None:
     iommu, device = make(bits=16)  # 16 pages, of which the first is none
-    dmas = [device.map(memory(), "from_device") for _ in range(15)]
+    dmas = [by_hand(device, memory(), "from_device") for _ in range(15)]
     assert dmas == [n << 12 for n in range(1, 16)]
     with pytest.raises(pagepool.NoDescriptor, match="address space of 16 bits is used up"):
-        device.map(memory(), "from_device")
+        by_hand(device, memory(), "from_device")
     assert iommu.fault_count == 0
     for dma in (0x3000, 0x6000, 0x7000):
         device.unmap(dma, PAGE, "from_device")
-    assert device.map(memory(2), "from_device") == 0x6000
-    assert device.map(memory(), "from_device") == 0x3000
+    assert by_hand(device, memory(2), "from_device") == 0x6000
+    assert by_hand(device, memory(), "from_device") == 0x3000
     with pytest.raises(pagepool.NoDescriptor):
-        device.map(memory(), "from_device")
+        by_hand(device, memory(), "from_device")
     with pytest.raises(pagepool.NoDescriptor):
-        device.map(memory(32), "from_device")
+        by_hand(device, memory(32), "from_device")
     # A mapping keeps the pages that its size was rounded up to.
     iommu, device = make(bits=16)
-    assert device.map(memory(5), "from_device") == 0x8000
-    got = [device.map(memory(), "from_device") for _ in range(7)]
+    assert by_hand(device, memory(5), "from_device") == 0x8000
+    got = [by_hand(device, memory(), "from_device") for _ in range(7)]
     assert got == [n << 12 for n in range(1, 8)]
     with pytest.raises(pagepool.NoDescriptor):
-        device.map(memory(), "from_device")
+        by_hand(device, memory(), "from_device")
 
 
 def test_the_device_writes_and_reads_inside_of_a_mapping() -> None:
     _, device = make()
     mine = memory(2)
-    dma = device.map(mine, "bidirectional")
+    dma = by_hand(device, mine, "bidirectional")
     device.write(dma + 5000, b"hello")
     assert bytes(mine[5000:5005]) == b"hello"
     assert device.read(dma + 5000, 5) == b"hello"
-    small = device.map(memoryview(bytearray(100)), "from_device")
+    small = by_hand(device, memoryview(bytearray(100)), "from_device")
     device.write(small + 100, b"")  # nothing, at its end
     with pytest.raises(pagepool.DeviceFault, match="beyond the mapping"):
         device.write(small + 101, b"")
     typed = memoryview(bytearray(16)).cast("I")
-    device.write(device.map(typed, "from_device"), b"\1\0\0\0")
+    device.write(by_hand(device, typed, "from_device"), b"\1\0\0\0")
     assert typed[0] == 1
 
 
 def test_what_is_refused_and_why() -> None:
     iommu, device = make()
     into, out = memory(), memory()
-    dma = device.map(into, "from_device")
-    other = device.map(out, "to_device")  # right behind it
+    dma = by_hand(device, into, "from_device")
+    other = by_hand(device, out, "to_device")  # right behind it
     address, behind = (mapping.address for mapping in device.mappings)
     assert other == dma + PAGE
 
@@ -139,7 +147,7 @@ def test_what_is_refused_and_why() -> None:
 
 def test_the_lines_of_its_reports() -> None:
     iommu, device = make()
-    dma = device.map(memory(), "from_device")
+    dma = by_hand(device, memory(), "from_device")
     address = device.mappings[0].address
     lines = [
         refused(iommu, call).text
@@ -155,7 +163,7 @@ def test_the_lines_of_its_reports() -> None:
     device.unbind()
     lines.append(refused(iommu, lambda: device.unmap(dma, PAGE, "from_device")).text)
     mine = memory()
-    fault = refused(iommu, lambda: device.map(mine, "from_device"))
+    fault = refused(iommu, lambda: by_hand(device, mine, "from_device"))
     assert fault[:5] == ("map", "device gone", "eth0", 0, PAGE)
     assert lines == [
         "iommu: eth0: read of 4 bytes at 0x1000 refused: the mapping is for the other direction; "
@@ -180,8 +188,8 @@ def test_an_unbound_device_lets_nothing_through() -> None:
     iommu, device = make()
     other = iommu.attach("eth1")
     mine = memory()
-    dma = device.map(mine, "bidirectional")
-    device.map(memory(3), "bidirectional")
+    dma = by_hand(device, mine, "bidirectional")
+    by_hand(device, memory(3), "bidirectional")
     assert other.map(mine, "bidirectional") == dma  # an address space of its own
     assert device.bound
     assert device.unbind() == 2
@@ -190,7 +198,7 @@ def test_an_unbound_device_lets_nothing_through() -> None:
     for call, error in (
         (lambda: device.write(dma, b"x"), pagepool.DeviceGone),
         (lambda: device.read(dma, 1), pagepool.DeviceGone),
-        (lambda: device.map(mine, "from_device"), pagepool.DeviceGone),
+        (lambda: by_hand(device, mine, "from_device"), pagepool.DeviceGone),
         (lambda: device.unmap(dma, PAGE, "bidirectional"), None),
         (lambda: device.sync_for_cpu(dma, 0, 1, "bidirectional"), None),
     ):
@@ -209,7 +217,7 @@ def test_what_was_mapped_is_remembered_but_not_for_ever() -> None:
     iommu, device = make()
     leaf = 512 * PAGE
     for _ in range(66):  # one mapping fills one leaf of the page table, the first is left empty
-        dma = device.map(memory(512), "from_device")
+        dma = by_hand(device, memory(512), "from_device")
         device.unmap(dma, leaf, "from_device")
     # The cursor has left all 66, and 64 of them are kept.
     whys = [
@@ -219,17 +227,17 @@ def test_what_was_mapped_is_remembered_but_not_for_ever() -> None:
     assert whys == ["never mapped"] * 2 + ["unmapped"] * 64 + ["never mapped"]
     # A leaf with something mapped in it is not forgotten, nor one where the cursor is.
     iommu, device = make()
-    device.map(memory(), "from_device")
-    kept = device.map(memory(), "from_device")
+    by_hand(device, memory(), "from_device")
+    kept = by_hand(device, memory(), "from_device")
     device.unmap(kept, PAGE, "from_device")
     for _ in range(70):
-        device.unmap(device.map(memory(512), "from_device"), leaf, "from_device")
+        device.unmap(by_hand(device, memory(512), "from_device"), leaf, "from_device")
     assert refused(iommu, lambda: device.read(kept, 1)).why == "unmapped"
     device.unmap(0x1000, PAGE, "from_device")
     assert len(device._table.leaves) == 64
     # What a driver left behind is remembered whole.
     iommu, device = make()
-    dmas = [device.map(memory(512), "from_device") for _ in range(70)]
+    dmas = [by_hand(device, memory(512), "from_device") for _ in range(70)]
     device.unbind()
     faults = [refused(iommu, lambda d=d: device.unmap(d, leaf, "from_device")) for d in dmas]  # type: ignore[misc]
     assert all(fault.address is not None for fault in faults)
@@ -265,12 +273,12 @@ def test_faults_are_told_and_the_newest_kept(
 def test_mapped_memory_is_kept_until_it_is_unmapped() -> None:
     _, device = make()
     buffer = bytearray(PAGE)
-    dma = device.map(memoryview(buffer), "from_device")
+    dma = by_hand(device, memoryview(buffer), "from_device")
     with pytest.raises(BufferError):
         buffer.append(0)
     device.unmap(dma, PAGE, "from_device")
     buffer.append(0)
-    device.map(memoryview(buffer), "from_device")
+    by_hand(device, memoryview(buffer), "from_device")
     device.unbind()
     buffer.append(0)
 
@@ -287,9 +295,9 @@ def test_parameters_that_are_refused() -> None:
     with pytest.raises(TypeError):
         iommu.attach(None)  # type: ignore[arg-type]
     with pytest.raises(pagepool.InvalidParameter, match="no bytes"):
-        device.map(memoryview(bytearray()), "from_device")
+        by_hand(device, memoryview(bytearray()), "from_device")
     with pytest.raises(pagepool.InvalidParameter, match="direction is 'up'"):
-        device.map(memory(), "up")  # type: ignore[arg-type]
+        by_hand(device, memory(), "up")  # type: ignore[arg-type]
     for dma, length in ((-1, 1), (1 << 64, 1), (0, -1)):
         with pytest.raises(pagepool.InvalidParameter):
             device.read(dma, length)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, SupportsIndex, final
 from pagepool import errors
 from pagepool.model.context import STEP, show
 from pagepool.model.device import Device, Direction, check_direction
-from pagepool.model.frame import address_of
 from pagepool.model.limits import PAGE_SHIFT, PAGE_SIZE, unsigned
 from pagepool.snapshot import Fault, Mapping
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from pagepool.model.frame import Frame
 
 DEFAULT_BITS = 48
 FIRST = PAGE_SIZE  # 0 is no address
@@ -211,7 +212,10 @@ class Iommu:
 
 @final
 class IommuDevice(Device):
-    """A device behind an IOMMU. Pools map their pages by it, and a driver may by hand."""
+    """A device behind an IOMMU. Pools map their pages by it; unmap and sync may be called by hand.
+
+    What it refuses of these is reported, and nothing is raised; ``write`` and ``read`` raise.
+    """
 
     _iommu: Iommu
     _table: Table
@@ -273,17 +277,20 @@ class IommuDevice(Device):
 
     # -- what its driver does
 
-    def map(self, memory: memoryview, direction: Direction) -> int:
-        """The address by which the device knows the memory from now on; it is kept until then.
+    def map(self, address: int, length: int, direction: Direction) -> int:
+        """Raises NotSupported: memory is mapped by pools only."""
+        raise errors.NotSupported(f"device {self.name}: memory is mapped by pools only")
 
-        Raises DeviceGone, and NoDescriptor if the address space is used up.
-        """
+    def _map_frame(self, frame: Frame, direction: Direction) -> int:
+        return self._map(memoryview(frame.bytes), frame.address, direction)
+
+    def _map(self, memory: memoryview, address: int, direction: Direction) -> int:
+        """Raises DeviceGone, and NoDescriptor if the address space is used up."""
         check_direction(direction)
         length = memory.nbytes
         if not length:
             raise errors.InvalidParameter(f"iommu: {self.name}: a mapping of no bytes")
         with STEP:
-            address = address_of(memory)
             if not self._bound:
                 raise self._refused("map", "device gone", 0, length, address)
             dma = self._table.place(length)
