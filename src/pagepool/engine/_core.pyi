@@ -179,7 +179,7 @@ class Iommu:
     def __init__(
         self, *, bits: SupportsIndex = 48, on_fault: Callable[[Fault], object] | None = None
     ) -> None:
-        """bits: of an address, 16 to 56.
+        """bits: of an address, 16 to 56; 0: 48.
 
         on_fault: is told of each refusal; ``None``: the logger ``pagepool`` is.
 
@@ -379,7 +379,8 @@ class PagePool:
         device: pages are mapped for it while they are in the pool.
         dma_sync: and synced for it when they enter and when they are recycled.
         dma_dir: who writes to them: the device, or both.
-        offset, max_len: which part of a page is the device's; ``None``: all behind offset.
+        offset, max_len: which part of a page is the device's; ``None``, and without dma_sync 0:
+        all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
         checked: remember who has which page since when (``holders()``), say in the errors where a
@@ -445,8 +446,9 @@ class PagePool:
     ) -> None:
         """What the device wrote into the page is the caller's to see; before it is looked at.
 
-        size bytes, from offset bytes into the device's part, or into the piece; ``None``: all
-        behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
+        size bytes, from offset bytes into the device's part of the page, or into the piece;
+        ``None``: all behind offset. What goes beyond the device's part is left out. Raises
+        PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
         """
 
     def _count_from(self, n: int, /) -> None:

@@ -38,13 +38,13 @@ from pagepool.errors import (
 from pagepool.model.arena import Arena
 from pagepool.model.device import NO_DEVICE, Device
 from pagepool.model.handles import Page, PageBatch
-from pagepool.model.iommu import Fault, Iommu, IommuDevice, Mapping
+from pagepool.model.iommu import Iommu, IommuDevice
 from pagepool.model.napi import Napi
-from pagepool.model.nic import Nic
 from pagepool.model.pool import PagePool
 from pagepool.model.provider import ArenaInfo, Provider
 from pagepool.model.region import Region
-from pagepool.snapshot import DmaStats, PoolStats
+from pagepool.nic import Nic
+from pagepool.snapshot import DmaStats, Fault, Mapping, PoolStats
 
 __all__ = [
     "Arena",

@@ -30,7 +30,7 @@ class Dma:
     def map(self, frame: Frame) -> bool:
         """The page enters the pool. False: it could not be mapped."""
         try:
-            dma = self.device.map(memoryview(frame.bytes), self.direction)
+            dma = self.device._map_frame(frame, self.direction)
             frame.dma = unsigned(dma, "an address that map() gives", 0xFFFFFFFFFFFFFFFF)
         except Exception as e:
             self.refusal = e

@@ -161,7 +161,7 @@ class Page:
         """
         self._check()
         if self._pool.device is None:
-            raise errors.NotSupported(f"pool {self._pool.id} has no device: nothing is mapped")
+            raise self._pool._no_device()
         dma = self._frame.dma
         if dma is None:
             raise errors.DeviceGone("the page was unmapped when its pool was destroyed")

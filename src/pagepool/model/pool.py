@@ -72,7 +72,8 @@ class PagePool:
         device: pages are mapped for it while they are in the pool.
         dma_sync: and synced for it when they enter and when they are recycled.
         dma_dir: who writes to them: the device, or both.
-        offset, max_len: which part of a page is the device's; ``None``: all behind offset.
+        offset, max_len: which part of a page is the device's; ``None``, and without dma_sync 0:
+        all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
         statistics: ``False``: ``stats`` raises NotSupported.
@@ -101,11 +102,12 @@ class PagePool:
                 f"({PAGE_SIZE << MAX_ORDER} bytes)"
             )
         page_size = PAGE_SIZE << high
-        if part is None:
+        # Rule: without a sync for the device it may be left out.
+        if part is None or (part == 0 and not dma_sync):
             part = max(page_size - start, 0)
         if start + part > page_size:
             raise errors.InvalidParameter(
-                f"offset {start} and max_len {part}: a page of this pool has {page_size} bytes"
+                f"offset {start} and max_len {part} are more than a page of {page_size} bytes"
             )
         if dma_dir not in DMA_DIRS:
             raise errors.InvalidParameter(
@@ -302,28 +304,27 @@ class PagePool:
     ) -> None:
         """What the device wrote into the page is the caller's to see; before it is looked at.
 
-        size bytes, from offset bytes into the device's part, or into the piece; ``None``: all
-        behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
+        size bytes, from offset bytes into the device's part of the page, or into the piece;
+        ``None``: all behind offset. What goes beyond the device's part is left out. Raises
+        PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
         """
         _is_a(page, Page, "page")
         start = unsigned(offset, "offset", 0xFFFFFFFF)
-        length = None if size is None else unsigned(size, "size", 0xFFFFFFFF)
+        length = ALL if size is None else unsigned(size, "size", 0xFFFFFFFF)
         with STEP:
             page._check()
             self._check_mine(page)
             if self._pool.dma is None:
                 raise self._no_device()
-            part = range(page._offset, page._offset + len(page)) if page._piece else self._part
-            if length is None:
-                length = max(len(part) - start, 0)
-            if start + length > len(part):
-                raise errors.InvalidParameter(
-                    f"sync of {length} bytes at {start}: the device's part has {len(part)} bytes"
-                )
-            self._pool.dma.sync_for_cpu(page._frame, part.start + start, length)
+            # Rule: the device's part of the page, and of a piece what it has of that.
+            first, end = self._part.start, self._part.stop
+            if page._piece:
+                first, end = page._offset, min(end, page._offset + len(page))
+            part = range(max(first + start, self._part.start), min(first + start + length, end))
+            self._pool.dma.sync_for_cpu(page._frame, part.start, len(part))
 
     def _no_device(self) -> errors.NotSupported:
-        return errors.NotSupported(f"pool {self.id} has no device: nothing is mapped")
+        return errors.NotSupported(f"pool {self.id} was made without a device")
 
     # -- settings
 
