@@ -401,15 +401,20 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 
 	for (size_t i = 0; i < PP_CHUNK_PAGES; i++) {
 		struct pp_page *page = &pages[i];
+		struct pp_record *record;
 
-		/* relaxed: a snapshot. */
+		/* relaxed, all: a snapshot. */
 		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))
+			continue;
+		record = pp_record_of(pool, page);
+		/* Being cut up, with all pieces back: it is the pool's. */
+		if (pp_load_relaxed(&record->cut) && !pp_load_relaxed(&record->pieces))
 			continue;
 		if (h->n < h->room)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
 				.address = page->addr,
-				.allocated = allocated(pp_record_of(pool, page)),
+				.allocated = allocated(record),
 			};
 		h->n++;
 	}

@@ -136,6 +136,7 @@ static inline void pp_check_alloc(struct page_pool *pool, struct pp_page *page, 
 	pp_store_relaxed(&record->alloc_thread, pp_check_number());
 	pp_store_relaxed(&record->put_caller, NULL);
 	pp_store_relaxed(&record->pool, pool->id);
+	pp_store_relaxed(&record->cut, piece);
 	if (piece)
 		/* A count; others take away from it. */
 		pp_fetch_add_relaxed(&record->pieces, 1);
