@@ -407,6 +407,9 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))
 			continue;
 		record = pp_record_of(pool, page);
+		/* acquire: the page, which the provider may just have made, and its record. */
+		if (pp_load_acquire(&record->pool) != pool->id)
+			continue;
 		/* Being cut up, with all pieces back: it is the pool's. */
 		if (pp_load_relaxed(&record->cut) && !pp_load_relaxed(&record->pieces))
 			continue;
