@@ -857,8 +857,8 @@ TEST(page_in_the_pool_stays_readable)
 	end(pool, arena);
 }
 
-#ifndef PP_TSAN /* whose own handler of the signal deadlocks in the child of a process with \
-		   threads */
+/* ThreadSanitizer's own handler of the signal blocks in the child of a process with threads. */
+#ifndef PP_TSAN
 TEST(use_after_put_is_a_fault)
 {
 	struct pp_provider *arena = make_arena(4 * MIB);
