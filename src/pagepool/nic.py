@@ -118,11 +118,13 @@ class Nic:
                 self._device.write(dma, data)
             length = len(data)
         except errors.PoolError:
-            # The driver is told with the page.
-            self._dropped += 1
+            return False
         finally:
+            # The driver is told with the page; also if the device broke, which is the caller's to
+            # hear.
+            self._dropped += length < 0
             self._completed.append((page, length))
-        return length >= 0
+        return True
 
     # -- facts
 

@@ -192,6 +192,11 @@ class Page:
         return self._offset
 
     @property
+    def piece(self) -> bool:
+        """Is it a piece of a page?"""
+        return self._piece
+
+    @property
     def users(self) -> int:
         """Pieces of the page that are out, and those the pool may still hand out.
 
