@@ -181,7 +181,11 @@ static PP_NOINLINE struct pp_page *alloc_mapped(struct page_pool *pool)
 	if (fit > n)
 		fit = n;
 	memcpy(pool->pages + cached, pages, fit * sizeof(pages[0]));
-	struct pp_page *page = fit ? cache_filled(pool, fit, &pool->stats.slow) : NULL;
+	struct pp_page *page = NULL;
+	if (fit)
+		page = cache_filled(pool, fit, &pool->stats.slow);
+	else if (cached) /* it is full of what came back */
+		page = page_pool_alloc_pages(pool);
 	while (n > fit)
 		pp_pool_release(pool, pages[--n], true);
 	return page;
