@@ -363,9 +363,7 @@ static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **page
 		if (unlikely(in < n)) {
 			count_ring(pool, &ring->ring_full, 1); /* once a call, as the kernel */
 			pending = pool->dma.device;
-			if (pending)
-				pp_add_single_writer(&ring->released_pending, n - in);
-			else
+			if (!pending)
 				/* release: page_pool_inflight() that sees it sees the pages in
 				 * held. */
 				pp_add_single_writer_release(&ring->released, n - in);
@@ -404,6 +402,9 @@ static void put_held(struct page_pool *pool, struct pp_page *page, bool here)
 		/* release: for stats.c. One counter by itself needs no stats_begin. Elsewhere the
 		 * count is what pending has lost, see stats.c. */
 		pp_stats_add(&pool->stats.released_refcnt, 1);
+	else if (unlikely(pool->dma.device))
+		/* relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->dma.released_refcnt, 1);
 	release(pool, page, here);
 }
 

@@ -62,13 +62,17 @@ static uint64_t minus(uint64_t a, uint64_t b)
 }
 
 /* Pages that somebody else held when they were put, outside of the consumer's context: what counted
- * itself out in pending, less those that nobody else held. */
+ * itself out in pending, less those that nobody else held. With a device more count themselves out
+ * there, and these have a counter. */
 static uint64_t released_elsewhere(const struct page_pool *pool)
 {
-	/* acquire: before what follows, so that nothing is counted twice. */
-	uint64_t pending = pp_load_acquire(&pool->pending);
-	uint64_t gone;
+	uint64_t pending, gone;
 
+	if (pool->dma.device)
+		/* relaxed: a counter. */
+		return pp_load_relaxed(&pool->dma.released_refcnt);
+	/* acquire: before what follows, so that nothing is counted twice. */
+	pending = pp_load_acquire(&pool->pending);
 	if (pending >= PP_PENDING_LIVE / 2)
 		/* References are multiples, and fall out. */
 		gone = -pending % PP_PENDING_REF;

@@ -176,8 +176,8 @@ struct pp_ring {
 	uint64_t ring;     /* statistics, written under the lock, read by anyone, atomic */
 	uint64_t ring_full;
 	uint64_t released; /* pages that did not fit and are counted out by this; likewise */
-	/* Pages that nobody else held and that count themselves out in pending: who came after the
-	 * pool was destroyed, or did not fit and has to be unmapped first; likewise. */
+	/* Pages that nobody else held and that count themselves out in pending, since they came
+	 * after the pool was destroyed; without a device; likewise. */
 	uint64_t released_pending;
 	uint64_t syncs; /* pages synced for the device by producers, and bytes; likewise */
 	uint64_t sync_bytes;
@@ -214,6 +214,10 @@ struct pp_dma {
 	uint64_t unmaps_elsewhere PP_ALIGNED(PP_CACHELINE);
 	uint64_t unmaps_skipped;
 	uint64_t syncs_skipped;
+	/* Pages that somebody else held, outside of the consumer's context. Pools without a device
+	 * have no such counter, see released_elsewhere() in stats.c: here it is counted next to the
+	 * unmap, which costs more. */
+	uint64_t released_refcnt;
 };
 
 /* ---- pool -------------------------------------------------------------------------------------
