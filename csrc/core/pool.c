@@ -289,8 +289,13 @@ static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page
 		pp_store_release(&cache->pushed, pushed + 1);
 		return true;
 	}
-	if (pp_load_relaxed(&cache->capacity))
+	if (pp_load_relaxed(&cache->capacity)) {
+		if (unlikely(!pp_is_held(pool, page))) {
+			refuse(pool, page);
+			return true;
+		}
 		count(pool, &pool->stats.cache_full);
+	}
 	return false;
 }
 
