@@ -248,6 +248,8 @@ static PP_NOINLINE struct pp_page *alloc_formally(struct page_pool *pool)
 	memcpy(pool->pages + cached, pages, fit * sizeof(pages[0]));
 	if (fit)
 		page = cache_filled(pool, fit, &pool->stats.slow);
+	else if (cached) /* it is full of what came back */
+		page = pp_pool_alloc(pool);
 	while (n > fit)
 		pp_pool_release(pool, pages[--n], true);
 	return page;
@@ -382,8 +384,13 @@ static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page
 		pp_store_release(&cache->pushed, pushed + 1);
 		return true;
 	}
-	if (pp_load_relaxed(&cache->capacity))
+	if (pp_load_relaxed(&cache->capacity)) {
+		if (unlikely(!pp_is_held(pool, page))) {
+			refuse(pool, page);
+			return true;
+		}
 		count(pool, &pool->stats.cache_full);
+	}
 	return false;
 }
 
@@ -542,6 +549,9 @@ static void put_held(struct page_pool *pool, struct pp_page *page, bool here)
 		/* release: for stats.c. One counter by itself needs no stats_begin. Elsewhere the
 		 * count is what pending has lost, see stats.c. */
 		pp_stats_add(&pool->stats.released_refcnt, 1);
+	else if (unlikely(pool->dma.device))
+		/* relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->dma.released_refcnt, 1);
 	release(pool, page, here);
 }
 

@@ -240,6 +240,10 @@ struct pp_dma {
 	uint64_t unmaps_elsewhere PP_ALIGNED(PP_CACHELINE);
 	uint64_t unmaps_skipped;
 	uint64_t syncs_skipped;
+	/* Pages that somebody else held, outside of the consumer's context. Pools without a device
+	 * have no such counter, see released_elsewhere() in stats.c: here it is counted next to the
+	 * unmap, which costs more. */
+	uint64_t released_refcnt;
 };
 
 /* ---- pool -------------------------------------------------------------------------------------
