@@ -405,6 +405,9 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 		/* relaxed: a snapshot. */
 		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))
 			continue;
+		/* Being cut up, with all pieces back: it is the pool's. */
+		if (pp_load_relaxed(&page->ref) >> PP_REF_USER_SHIFT && pp_check_plain(pool, page))
+			continue;
 		if (h->n < h->room)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
