@@ -324,7 +324,7 @@ void pp_check_bad_put(struct page_pool *pool, struct pp_page *page, const void *
 	}
 	if (!known(pool, page)) {
 		r.kind = PP_REPORT_FOREIGN_PAGE;
-		report(pool, &r, "a put (not of this pool's provider)");
+		report(pool, &r, "a put (this pool never had it)");
 		return;
 	}
 	record = pp_record_of(pool, page);
