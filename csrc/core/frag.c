@@ -94,8 +94,10 @@ static PP_NOINLINE struct pp_page *alloc_frag_checked(struct page_pool *pool, si
 	struct pp_page *page;
 	uint64_t before;
 
-	if (!pp_check_enter(pool, caller, &before))
+	if (!pp_check_enter(pool, caller, &before)) {
+		pp_fail(-EPERM, "the caller is not the consumer of pool %u", pool->id);
 		return NULL;
+	}
 	page = alloc_frag(pool, offset, size);
 	if (page)
 		pp_check_alloc(pool, page, caller, true);

@@ -628,10 +628,12 @@ static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *
 	if (here && pp_load_relaxed(&pool->cache.capacity)) {
 		if (pool->dma.sync)
 			pp_dma_sync_here(pool, page, size);
+		pp_check_close(pool, page);
 		if (recycle_in_cache(pool, page))
 			return;
 	} else {
 		sync_for_ring(pool, page, size, &synced);
+		pp_check_close(pool, page);
 	}
 	recycle_in_ring(pool, &page, 1, synced.pages ? &synced : NULL);
 }
@@ -722,6 +724,7 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 			if (!put_special(pool, page, caller, false, &here))
 				continue;
 			sync_for_ring(pool, page, UINT32_MAX, &synced);
+			pp_check_close(pool, page);
 		} else if (!pp_page_can_recycle(page) && !put_again(pool, page, here)) {
 			continue;
 		}
