@@ -190,6 +190,18 @@ def test_the_receive_loop() -> None:
     assert "direct 3200, through the ring" in done.stdout
 
 
+def test_unbind() -> None:
+    example = [str(ROOT / "examples" / "unbind.py")]
+    done = [run(example, PAGEPOOL_ENGINE=which) for which in ("model", "c")]
+    assert done[0].returncode == 0, done[0].stderr
+    assert done[0].stdout == done[1].stdout
+    old, new = done[0].stdout.split("\n\n")
+    assert "4 refused by the IOMMU; 0 pages in flight" in old
+    assert "eth0: unmap of 4096 bytes at 0x40000 refused, device gone; page 63" in old
+    assert "it left 0 mappings behind" in new
+    assert "0 refused by the IOMMU; 0 pages in flight" in new
+
+
 def test_the_choice_of_the_engine() -> None:
     code = ["-c", "import pagepool; print(pagepool.PagePool.__module__)"]
     assert run(code, PAGEPOOL_ENGINE="model").stdout == "pagepool.model.pool\n"
