@@ -106,6 +106,8 @@ static struct world begin(bool syncs, unsigned pool_size, struct pp_napi *napi)
 {
 	struct world w = {.arena = make_arena(4 * MIB), .book = book_create(true), .syncs = syncs};
 
+	/* What is refused with no check switched on. */
+	unsetenv("PAGEPOOL_CHECKED");
 	page_pool_set_log(hear, NULL);
 	w.pool = another(&w, pool_size, napi);
 	return w;
