@@ -55,6 +55,7 @@ struct book {
 	void (*on_sync)(struct book *book, void *memory);
 	void *ctx;
 	uint32_t released; /* times that the last reference went; atomic */
+	bool ends_itself;  /* then, since nobody else knows when that is */
 };
 #define FAIL_ALL INT64_MIN
 
@@ -218,11 +219,32 @@ static inline void book_sync_for_cpu(void *ctx, uint64_t dma, size_t offset, siz
 	book_synced(book, entry);
 }
 
+/* Mappings that are there right now. */
+static inline uint64_t book_mapped(struct book *book)
+{
+	uint64_t n = 0;
+
+	for (uint64_t number = 1; number <= pp_load_relaxed(&book->last); number++)
+		n += pp_load_relaxed(&book_entry(book, number)->state) == ENTRY_MAPPED;
+	return n;
+}
+
+static inline void book_free(struct book *book)
+{
+	CHECK_EQ(book_mapped(book), 0);
+	CHECK_EQ(pp_load_relaxed(&book->maps), pp_load_relaxed(&book->unmaps));
+	for (size_t i = 0; i < ENTRY_CHUNKS; i++)
+		free(book->chunks[i]);
+	free(book);
+}
+
 static inline void book_release(void *ctx)
 {
 	struct book *book = ctx;
 
 	pp_fetch_add_relaxed(&book->released, 1);
+	if (book->ends_itself)
+		book_free(book);
 }
 
 /* ---- what tests do with it ----------------------------------------------------------------------
@@ -247,27 +269,13 @@ static inline struct book *book_create(bool syncs)
 	return book;
 }
 
-/* Mappings that are there right now. */
-static inline uint64_t book_mapped(struct book *book)
-{
-	uint64_t n = 0;
-
-	for (uint64_t number = 1; number <= pp_load_relaxed(&book->last); number++)
-		n += pp_load_relaxed(&book_entry(book, number)->state) == ENTRY_MAPPED;
-	return n;
-}
-
 /* Every mapping was unmapped, no pool has the device any more. */
 static inline void book_end(struct book *book)
 {
-	CHECK_EQ(book_mapped(book), 0);
-	CHECK_EQ(pp_load_relaxed(&book->maps), pp_load_relaxed(&book->unmaps));
 	CHECK_EQ(pp_load_relaxed(&book->released), 0);
 	pp_device_put(book->device);
 	CHECK_EQ(pp_load_relaxed(&book->released), 1);
-	for (size_t i = 0; i < ENTRY_CHUNKS; i++)
-		free(book->chunks[i]);
-	free(book);
+	book_free(book);
 }
 
 /* The mapping of a page by this device; NULL: it has none. */
