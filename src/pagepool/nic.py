@@ -74,6 +74,7 @@ class Nic:
             pool, piece, length = page.pool, page.piece, len(page)
         except AttributeError:
             raise TypeError(f"page must be a Page, not {type(page).__name__}") from None
+        _ = page.order  # raises what is wrong with a page that is not the caller's
         start = 0 if piece else pool.offset
         dma = None if self._device is None else page.dma + start
         if len(self._posted) + len(self._completed) >= self._slots:
