@@ -63,8 +63,12 @@ static PP_NOINLINE void leave_formally(struct page_pool *pool, struct pp_page *p
 static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	pp_held_clear(pool, page);
-	if (unlikely(pool->formalities))
+	if (unlikely(pool->formalities)) {
 		leave_formally(pool, page, here);
+		/* A device's callback may have let go of whatever made its caller the consumer (a
+		 * lock; an interpreter's), and the pool was destroyed. relaxed: as in destroy. */
+		here = here && !pp_load_relaxed(&pool->settled);
+	}
 	if (here)
 		/* release: page_pool_inflight() that sees it sees the page in held as well. */
 		pp_add_single_writer_release(&pool->released_here, 1);

@@ -471,7 +471,8 @@ class PagePool:
 
         Cache and ring go back to the provider. With pages out it lives on until the last one is
         put, and the logger ``pagepool`` hears every 60 s that it is stalled. Raises WrongContext
-        while another thread is in its napi.
+        while another thread is in its napi, and from within a callback of a device or in the middle
+        of an allocation.
         """
 
     def __enter__(self) -> Self: ...
