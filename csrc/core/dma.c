@@ -190,9 +190,10 @@ static void scrub_chunk(struct page_pool *pool, struct pp_page *pages, void *unu
 	for (size_t i = 0; i < PP_CHUNK_PAGES; i++) {
 		struct pp_page *page = &pages[i];
 
-		/* relaxed: whether it is this pool's does not change any more but to no; the claim
-		 * orders. */
-		if ((pp_load_relaxed(&page->mapped) & ~PP_MAPPED_BUSY) != (uintptr_t)pool ||
+		/* acquire: if somebody else has unmapped it a moment ago, that comes before the end
+		 * of destroy, after which the device may go. Whether it is this pool's does not
+		 * change any more but to no. */
+		if ((pp_load_acquire(&page->mapped) & ~PP_MAPPED_BUSY) != (uintptr_t)pool ||
 		    claim(pool, page, true) != CLAIMED)
 			continue;
 		dma->device->ops->unmap(dma->device, page->dma, length(pool), dma->dir);
