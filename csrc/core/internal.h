@@ -30,6 +30,11 @@ void *pp_sys_reserve(size_t size, size_t alignment);
 void pp_sys_unreserve(void *addr, size_t size);
 /* Makes part of it usable; a negative errno. */
 int pp_sys_commit(void *addr, size_t size, unsigned huge);
+/* What is touched there for the first time from now on comes from this node, as long as that has
+ * some left; a negative errno: there is no such node, or no call for it. */
+int pp_sys_bind(void *addr, size_t size, int nid);
+/* Has the system its transparent huge pages switched off? False if it does not say. */
+bool pp_sys_thp_is_off(void);
 int pp_sys_thread(void *(*fn)(void *));
 int64_t pp_sys_now_ns(void);
 #ifdef PP_FAULT_INJECTION
@@ -72,10 +77,13 @@ static inline void pp_stats_end(struct page_pool *pool)
 #define pp_stats_add(p, n) pp_store_release((p), *(p) + (n))
 
 /* ---- provider.c: the metadata of a kind of provider ---- */
+#define PP_MAX_PAGES (UINT32_MAX - PP_CHUNK_PAGES)
 /* Address space for that of nr pages; 0 or -ENOMEM. */
 int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr);
 /* That of the chunk that starts with page first can be used from now on, and is zero. */
 int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first);
+/* All of it, committed or not, belongs on this node; see pp_sys_bind(). Before any is committed. */
+int pp_provider_bind_pages(struct pp_provider *provider, int nid);
 void pp_provider_forget_pages(struct pp_provider *provider);
 
 /* ---- pool.c ---- */
@@ -100,5 +108,7 @@ enum pp_tier {
 };
 bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why);
 bool pp_arena_is_valid(struct pp_provider *provider, const char **why);
+/* Of one that pp_provider_create() made. */
+bool pp_user_provider_is_valid(struct pp_provider *provider, const char **why);
 
 #endif

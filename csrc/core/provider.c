@@ -89,6 +89,13 @@ int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first)
 	return err ? err : pp_sys_commit(provider->held + held, HELD_UNIT, PP_HUGE_NONE);
 }
 
+int pp_provider_bind_pages(struct pp_provider *provider, int nid)
+{
+	int err = pp_sys_bind(provider->pages, page_bytes(provider->nr), nid);
+
+	return err ? err : pp_sys_bind(provider->held, held_bytes(provider->nr), nid);
+}
+
 void pp_provider_forget_pages(struct pp_provider *provider)
 {
 	pp_sys_unreserve(provider->pages, page_bytes(provider->nr));
