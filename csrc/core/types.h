@@ -53,7 +53,7 @@ struct pp_page {
 	uint64_t ref;                 /* see PP_REF_*; anyone who holds the page, atomic */
 	struct page_pool *pp;         /* its pool; NULL once it has left; holder, atomic. With
 				       * PP_POOL_SPECIAL added if that pool is */
-	void *addr;                   /* constant */
+	void *addr;                   /* constant; a user's provider: while it is handed out */
 	struct pp_provider *provider; /* constant */
 	void *private_;               /* whoever holds the page */
 	union {
