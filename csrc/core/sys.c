@@ -134,7 +134,7 @@ int pp_sys_bind(void *addr, size_t size, int nid)
 		return -errno;
 	return 0;
 #else
-	return -ENOSYS;
+	return -EOPNOTSUPP;
 #endif
 }
 
