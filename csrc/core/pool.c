@@ -422,8 +422,10 @@ static inline void count_ring(struct page_pool *pool, uint64_t *counter, uint64_
 }
 
 /*
- * Under the ring's lock, so that of two threads that put the same page one is refused: those that
- * their users had are taken back and move to the front; how many. *bad: one that was not.
+ * Under the ring's lock, so that of two threads that put the same page through the ring one is
+ * refused: those that their users had are taken back and move to the front; how many. *bad: one
+ * that was not. It may have left the pool while this put waited for the lock, so its owner counts
+ * too.
  */
 static inline size_t take_back_all(struct page_pool *pool, struct pp_page **pages, size_t n,
 				   struct pp_page **bad)
@@ -433,7 +435,9 @@ static inline size_t take_back_all(struct page_pool *pool, struct pp_page **page
 	for (size_t i = 0; i < n; i++) {
 		struct pp_page *page = pages[i];
 
-		if (likely(pp_take_back(pool, page)))
+		/* relaxed: see page_pool_get_pp(). */
+		if (likely(pp_load_relaxed(&page->owner) == pool->owner &&
+			   pp_take_back(pool, page)))
 			pages[good++] = page;
 		else
 			*bad = page;

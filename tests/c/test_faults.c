@@ -486,8 +486,8 @@ TEST(region_of_nothing)
 		CHECK_PTR(region, NULL);
 	}
 	pp_sys_fail_nth(0);
-	CHECK_EQ(fails,
-		 5); /* itself, address space and memory of the metadata and of what is held */
+	/* Itself; address space, and memory, for the pages' metadata and for who holds them. */
+	CHECK_EQ(fails, 5);
 	CHECK_EQ(region_released, 0);
 	CHECK_ARENA(region);
 	pp_provider_put(region);
@@ -777,4 +777,145 @@ TEST(every_fault_with_a_device)
 	CHECK(strstr(all, "pools[i]"));
 	/* A pool: itself, its ring, what it tracks with, its napi; one does not track. */
 	CHECK(n > 1 + 3 * 3 + 2); /* and the device */
+}
+
+/* Memory that cannot be bound is memory all the same: said, and not a failure. */
+TEST(arena_that_cannot_be_bound)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena;
+	unsigned lacks = 0, failed = 0;
+	int64_t n = 0, left;
+
+	params.limit = 4 * MIB;
+	params.nid = 0;
+	CHECK_OK(pp_arena_create(&params, &arena));
+	left = info_of(arena).lacks;
+	pp_provider_put(arena);
+	if (left) {
+		printf("# skipped: no mbind(2) here\n");
+		return;
+	}
+	do {
+		struct page_pool *pool;
+		struct pp_page *page;
+		int err;
+
+		pp_sys_fail_nth(++n);
+		err = pp_arena_create(&params, &arena);
+		left = pp_sys_fail_nth(0);
+		if (err) {
+			CHECK_EQ(err, -ENOMEM);
+			failed++;
+			continue;
+		}
+		CHECK_EQ(info_of(arena).lacks, left <= 0 ? PP_LACKS_NODE : 0);
+		lacks += left <= 0;
+		pool = make_pool(arena, 0, NULL);
+		alloc_n(pool, 1, &page);
+		CHECK_EQ(pp_page_nid(page), 0);
+		page_pool_put_full_page(pool, page, true);
+		end(pool, arena);
+	} while (left <= 0);
+	CHECK_EQ(failed, 4); /* itself, memory, and metadata of two kinds */
+	CHECK_EQ(lacks, 3);  /* memory, and metadata of two kinds */
+}
+
+/* ---- a provider of the caller's own
+ * ------------------------------------------------------------
+ */
+
+struct blocks {
+	unsigned out, released;
+};
+
+static size_t give_blocks(void *ctx, unsigned order, int nid, size_t n, void **memory)
+{
+	struct blocks *blocks = ctx;
+
+	for (size_t i = 0; i < n; i++) {
+		memory[i] = aligned_alloc(PP_PAGE_SIZE, PP_PAGE_SIZE << order);
+		CHECK(memory[i]);
+	}
+	blocks->out += (unsigned)n;
+	return n;
+}
+
+static void take_block(void *ctx, void *memory, unsigned order)
+{
+	struct blocks *blocks = ctx;
+
+	blocks->out--;
+	free(memory);
+}
+
+static void release_blocks(void *ctx)
+{
+	struct blocks *blocks = ctx;
+
+	CHECK_EQ(blocks->out, 0);
+	blocks->released++;
+}
+
+TEST(provider_of_nothing)
+{
+	struct pp_provider_params params = PP_PROVIDER_PARAMS_INIT;
+	struct blocks blocks = {0};
+	unsigned failed = 0, dry = 0;
+	int64_t n = 0, left;
+
+	params.max_bytes = 12 * MIB;
+	params.nid = 0;
+	params.ctx = &blocks;
+	params.alloc = give_blocks;
+	params.free = take_block;
+	params.release = release_blocks;
+	do {
+		static struct pp_page *p[3072];
+		struct pp_provider *provider = NULL;
+		struct page_pool *pool;
+		const char *why;
+		size_t got;
+		int err;
+
+		pp_sys_fail_nth(++n);
+		err = pp_provider_create(&params, &provider);
+		left = pp_sys_fail_nth(0);
+		if (err) {
+			CHECK_EQ(err, -ENOMEM);
+			CHECK(strstr(page_pool_last_error(), "provider"));
+			CHECK_PTR(provider, NULL);
+			failed++;
+			continue;
+		}
+		pool = make_pool(provider, 1, NULL);
+		if (left > 0) {
+			/* Not used up: more metadata may not be had. */
+			pp_sys_fail_nth(left);
+			got = page_pool_alloc_pages_bulk(pool, 3072, p);
+			left = pp_sys_fail_nth(0);
+		} else {
+			got = page_pool_alloc_pages_bulk(pool, 3072, p);
+		}
+		CHECK_POOL(pool);
+		CHECK(pp_user_provider_is_valid(provider, &why));
+		if (got < 3072) {
+			CHECK_EQ(got % PP_CHUNK_PAGES, 0);
+			CHECK_EQ(info_of(provider).failed, 1);
+			dry++;
+		}
+		CHECK_EQ(blocks.out, got);
+		alloc_n(pool, 3072 - got, p + got);
+		CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+		put_n(pool, 3072, p, false);
+		page_pool_destroy(pool);
+		CHECK_EQ(blocks.out, 0);
+		CHECK(pp_user_provider_is_valid(provider, &why));
+		CHECK_EQ(blocks.released, 0);
+		pp_provider_put(provider);
+		CHECK_EQ(blocks.released, 1);
+		blocks.released = 0;
+	} while (left <= 0);
+	CHECK_EQ(failed, 3); /* itself, and address space for metadata of two kinds */
+	CHECK_EQ(dry, 6);    /* three chunks of metadata of two kinds */
 }

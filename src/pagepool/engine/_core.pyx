@@ -44,6 +44,8 @@ from pagepool.engine.pagepool cimport (
     PP_HUGE_HUGETLB,
     PP_HUGE_NONE,
     PP_HUGE_THP,
+    PP_LACKS_NODE,
+    PP_LACKS_THP,
     PP_NUMA_NO_NODE,
     PP_REPORT_DEAD_POOL,
     PP_REPORT_WRONG_CONTEXT,
@@ -333,6 +335,7 @@ class ArenaInfo(typing.NamedTuple):
     failed: int
     node: int | None
     huge: str
+    lacks: tuple[str, ...]
 
 
 _HUGE = {"none": PP_HUGE_NONE, "thp": PP_HUGE_THP, "hugetlb": PP_HUGE_HUGETLB}
@@ -501,7 +504,20 @@ cdef object _info(pp_provider *provider):
         info.failed,
         None if info.nid == PP_NUMA_NO_NODE else info.nid,
         _HUGE_NAMES[info.huge],
+        _lacks(info),
     )
+
+
+cdef tuple _lacks(pp_provider_info info):
+    lacks = []
+    if info.lacks & PP_LACKS_NODE:
+        lacks.append(
+            f"the memory is not bound to NUMA node {info.nid}: the machine has no such node, or "
+            "does not let the process ask for one"
+        )
+    if info.lacks & PP_LACKS_THP:
+        lacks.append("no transparent huge pages: the system has them switched off")
+    return tuple(lacks)
 
 
 # ---- devices ----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ class ArenaInfo(NamedTuple):
     failed: int
     node: int | None
     huge: str
+    lacks: tuple[str, ...] = ()  # never anything here: a node is a label, so is a huge page
 
 
 class Buddy:
