@@ -37,6 +37,9 @@ static bool drop_rest(struct page_pool *pool, struct pp_page *page)
 
 static struct pp_page *cut_first(struct page_pool *pool, struct pp_page *page, size_t size)
 {
+	/* A device's callback may have begun another one since this call looked. */
+	while (unlikely(pool->frag_page))
+		pp_frag_drain(pool);
 	pool->frag_page = page;
 	pool->frag_offset = size;
 	pool->frag_users = 1;

@@ -59,6 +59,8 @@ class ArenaInfo(NamedTuple):
     """NUMA node of all its pages; ``None``: a page is on the node of the pool that asked for it."""
     huge: str
     """``"none"``, ``"thp"`` or ``"hugetlb"``."""
+    lacks: tuple[str, ...]
+    """What was asked for and is not to be had here, a sentence each; ``()``: nothing."""
 
 class Provider:
     """Where pages come from: an Arena or a Region. May serve several pools."""
@@ -87,7 +89,7 @@ class Arena(Provider):
 
         limit: bytes, rounded up to 4 MiB; 0: the machine's memory, 64 GiB at most.
         reserve: the last so many bytes below the limit are handed out marked ``pfmemalloc``.
-        node: NUMA node that the pages count as being on.
+        node: NUMA node that the memory is taken from, as long as it has some.
         huge: ask for transparent huge pages, or take reserved ones (and fail without).
 
         Raises InvalidParameter, NoMemory.
@@ -106,7 +108,10 @@ class Region(Provider):
     ) -> None:
         """Pages out of a writable, contiguous buffer of at least one aligned page.
 
-        reserve, node: as an Arena's. Raises InvalidParameter, NoMemory, BufferError (read-only).
+        reserve: as an Arena's.
+        node: NUMA node that the pages count as being on; the memory stays where it is.
+
+        Raises InvalidParameter, NoMemory, BufferError (read-only).
         """
 
     @staticmethod
@@ -471,7 +476,8 @@ class PagePool:
 
         Cache and ring go back to the provider. With pages out it lives on until the last one is
         put, and the logger ``pagepool`` hears every 60 s that it is stalled. Raises WrongContext
-        while another thread is in its napi.
+        while another thread is in its napi, and from within a callback of a device or in the middle
+        of an allocation.
         """
 
     def __enter__(self) -> Self: ...

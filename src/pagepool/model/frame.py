@@ -94,6 +94,7 @@ class Frame:
         self.users = 1  # pieces out, and those the pool may still hand out; 1: not in pieces
         self.pool: Pool | None = None  # None: it has left its pool
         self.dma: int | None = None  # by which the pool's device knows it; None: it is not mapped
+        self.poisoned = False  # in a checked pool, and nobody has it
         self._bytes: bytearray | memoryview | None = None
         self._memory: Memory | None = None
 
@@ -137,6 +138,7 @@ class Frame:
         self.holders = 1
         self.users = 1
         self.pool = None
+        self.poisoned = False
 
     @property
     def recyclable(self) -> bool:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Literal, Self, SupportsIndex, final
 
 from pagepool import errors
 from pagepool.model.arena import Arena
+from pagepool.model.checked import Checked, Poison, Record, how_checked, report_written
 from pagepool.model.context import STEP
 from pagepool.model.device import Device
 from pagepool.model.dma import Dma
+from pagepool.model.frame import Frame
 from pagepool.model.handles import Page, PageBatch, site
 from pagepool.model.limits import (
     DEFAULT_POOL_SIZE,
@@ -25,7 +28,7 @@ from pagepool.model.limits import (
 from pagepool.model.napi import Napi
 from pagepool.model.provider import Provider
 from pagepool.model.rules import ALL, Pool
-from pagepool.snapshot import DmaStats, PoolStats
+from pagepool.snapshot import DmaStats, Holder, PoolStats
 
 DMA_DIRS = ("from_device", "bidirectional")
 
@@ -58,6 +61,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
+        checked: Checked = False,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -76,6 +80,10 @@ class PagePool:
         all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
+        checked: remember who has which page since when (``holders()``), say in the errors where a
+        page was allocated and put, and find what is written to a page after it was put: 64 bytes of
+        it are overwritten while it is in the pool; ``"full"``: all of it. ``PAGEPOOL_CHECKED=1``,
+        or ``full``, in the environment sets it for all pools.
         statistics: ``False``: ``stats`` raises NotSupported.
         retry, warn: seconds; checked and not used, since the model has no clock.
 
@@ -118,6 +126,8 @@ class PagePool:
             raise errors.InvalidParameter("dma_sync without a device: there is nobody to sync for")
         if dma_sync and part == 0:
             raise errors.InvalidParameter("dma_sync with max_len 0: there is nothing to sync")
+        self._checked = how_checked(checked)
+        self._records: dict[int, Record] = {}  # checked: by address, of its last use
         self._provider = provider
         self._device = device
         self._dma_dir = dma_dir
@@ -134,6 +144,9 @@ class PagePool:
             )
             self._pool = Pool(ring, high, nid, Arena() if provider is None else provider, dma)
             self._pool.napi = napi
+            if self._checked:
+                at = 0 if device is None else start
+                self._pool.poison = Poison(self._checked == "full", at, page_size)
 
     # -- who may do what
 
@@ -184,7 +197,10 @@ class PagePool:
             frame = self._pool.alloc()
             if frame is None:
                 raise self._out_of_pages()
-            return Page._of(self, frame, site(2))
+            page = Page._of(self, frame, site(2))
+            if self._checked:
+                page._record = self._remember([frame], page.address, len(page))
+            return page
 
     def alloc_frag(self, size: int, /) -> Page:
         """A piece of a page, for a small buffer: a Page of exactly ``size`` bytes.
@@ -203,7 +219,10 @@ class PagePool:
             if piece is None:
                 raise self._out_of_pages()
             frame, offset = piece
-            return Page._piece_of(self, frame, site(2), offset, size)
+            page = Page._piece_of(self, frame, site(2), offset, size)
+            if self._checked:
+                page._record = self._remember([frame], page.address, len(page))
+            return page
 
     def alloc_bulk(self, n: int, /) -> PageBatch:
         """Up to n pages, at least one. Raises as ``alloc``, and InvalidParameter for n < 1."""
@@ -215,7 +234,22 @@ class PagePool:
             # Rule: fewer pages than asked for are a success, none are not.
             if not frames:
                 raise self._out_of_pages()
-            return PageBatch._of(self, frames, site(2))
+            batch = PageBatch._of(self, frames, site(2))
+            if self._checked:
+                batch._record = self._remember(frames, None, self.page_size)
+            return batch
+
+    def _remember(self, frames: list[Frame], address: int | None, length: int) -> Record:
+        """They were allocated here and now; address: of the one page, or piece."""
+        for frame in frames:
+            assert self._pool.poison is not None
+            byte = self._pool.poison.written(frame)
+            if byte is not None:
+                report_written(self.id, frame, byte, self._records.get(frame.address))
+        record = Record(length)
+        for frame in frames:
+            self._records[frame.address if address is None else address] = record
+        return record
 
     def _out_of_pages(self) -> errors.OutOfPages:
         dma = self._pool.dma
@@ -294,7 +328,7 @@ class PagePool:
                     page._give_back(False)
                 else:
                     bulk.append(page._frame)
-                    page._held = False
+                    page._put_from_now_on()
             Pool.put_bulk(bulk)
 
     # -- what the device wrote
@@ -409,6 +443,36 @@ class PagePool:
             if not self._statistics:
                 raise errors.NotSupported(f"pool {self.id} was made without statistics")
             return self._pool.count.snapshot()
+
+    def holders(self) -> list[Holder]:
+        """The pages and pieces that are out, the oldest first, with who allocated them where.
+
+        Raises NotSupported: the pool is not checked.
+        """
+        with STEP:
+            if not self._checked:
+                raise errors.NotSupported(
+                    f"pool {self.id} is not checked: make it with checked=True"
+                )
+            now = time.monotonic()
+            found = [
+                Holder(
+                    address,
+                    record.length,
+                    now - record.at,
+                    record.thread_name,
+                    record.site,
+                    record.traceback,
+                )
+                for address, record in self._records.items()
+                if record.put is None
+            ]
+        return sorted(found, key=lambda holder: (-holder.age, holder.address))
+
+    @property
+    def checked(self) -> Checked:
+        """In checked mode, also by the environment."""
+        return self._checked
 
     @property
     def dma_stats(self) -> DmaStats:

@@ -18,7 +18,6 @@ from pagepool.model.frame import Frame, Memory
 from pagepool.model.limits import CHUNK_PAGES, MAX_ORDER, PAGE_SHIFT, PAGE_SIZE
 
 MAX_LIMIT = (0xFFFFFFFF - CHUNK_PAGES) << PAGE_SHIFT
-_providers: weakref.WeakSet[Provider] = weakref.WeakSet()
 
 
 class ArenaInfo(NamedTuple):
@@ -30,6 +29,7 @@ class ArenaInfo(NamedTuple):
     failed: int
     node: int | None
     huge: str
+    lacks: tuple[str, ...] = ()  # never anything here: a node is a label, so is a huge page
 
 
 class Buddy:
@@ -146,8 +146,6 @@ class Provider:
         self._local = threading.local()
         self._magazines: list[weakref.ref[Magazine]] = []  # the newest first
         self._made = True
-        with STEP:
-            _providers.add(self)
 
     def _check(self) -> None:
         if not self._made:
