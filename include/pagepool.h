@@ -92,8 +92,9 @@ struct pp_arena_params {
 	size_t size;    /* sizeof(struct pp_arena_params), set by PP_ARENA_PARAMS_INIT */
 	size_t limit;   /* bytes, rounded up to 4 MiB; 0: the machine's memory, 64 GiB at most */
 	size_t reserve; /* bytes below the limit that are handed out marked pfmemalloc */
-	int nid;        /* the node that all its pages are on; PP_NUMA_NO_NODE: a page is on
-			   the node of the pool that asked for it */
+	int nid;        /* the node that all its pages are on: its memory is taken from there
+			   as long as there is some; PP_NUMA_NO_NODE: from anywhere, and a page
+			   counts as on the node that its pool asked for */
 	unsigned huge;  /* enum pp_hugepages */
 };
 #define PP_ARENA_PARAMS_INIT                                                   \
@@ -113,7 +114,8 @@ struct pp_region_params {
 	void *memory;   /* the caller's, readable and writable, aligned to PP_PAGE_SIZE */
 	size_t length;  /* bytes; what is left over after whole pages is not used */
 	size_t reserve; /* as in pp_arena_params */
-	int nid;        /* likewise */
+	int nid;        /* the node that its pages count as being on: the memory is where its
+			   owner has it, and is not bound to anything */
 	/* Called once, when the last reference and the last page are gone: the memory is the
 	 * caller's again. From whatever thread that happens in, and it must not call the library.
 	 * NULL: nobody needs to know. */
@@ -135,24 +137,30 @@ PAGEPOOL_API int pp_region_create(const struct pp_region_params *params, struct 
 /*
  * A provider of the caller's own. Its callbacks come from whatever thread needs a page or gives the
  * last reference to one up, several at once; they must not call the library.
+ * What alloc gives wrongly is refused, logged once a second at most, and goes back by free: a block
+ * that is not aligned, up to 16 more than n. NULL among them is passed over; a larger number (such
+ * as a negative errno) counts as none. A block that is out already is the caller's mistake.
  */
 struct pp_provider_params {
 	size_t size;      /* sizeof(struct pp_provider_params), set by PP_PROVIDER_PARAMS_INIT */
-	size_t max_bytes; /* that are ever out at once; needed */
-	int nid;          /* as in pp_arena_params */
+	size_t max_bytes; /* that are ever out at once; needed. A block is out until free returns */
+	int nid;          /* asked of alloc, and what its pages count as being on; PP_NUMA_NO_NODE:
+			     that of the pool */
 	void *ctx;
 	/* Up to n blocks of PP_PAGE_SIZE << order bytes, aligned to PP_PAGE_SIZE, on that node if
 	 * it can be, into memory[]; how many. Needed. */
 	size_t (*alloc)(void *ctx, unsigned order, int nid, size_t n, void **memory);
 	/* A block comes back. Needed. */
 	void (*free)(void *ctx, void *memory, unsigned order);
-	/* The last reference and the last page are gone. NULL: nobody needs to know. */
+	/* The last reference and the last page are gone, and free has returned: the last call.
+	 * NULL: nobody needs to know. */
 	void (*release)(void *ctx);
 };
 #define PP_PROVIDER_PARAMS_INIT                                                   \
 	{                                                                         \
 		.size = sizeof(struct pp_provider_params), .nid = PP_NUMA_NO_NODE \
 	}
+/* -EINVAL, -ENOMEM. pp_provider_page() looks through all its blocks. */
 PAGEPOOL_API int pp_provider_create(const struct pp_provider_params *params,
 				    struct pp_provider **ret);
 
@@ -163,7 +171,7 @@ PAGEPOOL_API void pp_provider_put(struct pp_provider *provider);
 struct pp_provider_info {
 	size_t size;     /* sizeof(struct pp_provider_info) of the caller */
 	uint64_t limit;  /* bytes */
-	uint64_t mapped; /* bytes that it got from the system so far */
+	uint64_t mapped; /* bytes that it got from the system so far; a caller's own: out */
 	uint64_t out;    /* bytes handed out and not yet back */
 	uint64_t failed; /* requests that ended with no page at all */
 	int nid;
@@ -171,8 +179,9 @@ struct pp_provider_info {
 	unsigned lacks; /* enum pp_lacks: what was asked for and is not to be had here */
 };
 enum pp_lacks {
-	PP_LACKS_NODE = 1, /* the memory could not be bound to its NUMA node: this is a label */
-	PP_LACKS_THP = 2,  /* the system's transparent huge pages are switched off */
+	/* An arena's memory could not be bound to its NUMA node, which is a label then. */
+	PP_LACKS_NODE = 1,
+	PP_LACKS_THP = 2, /* the system's transparent huge pages are switched off */
 };
 PAGEPOOL_API int pp_provider_get_info(struct pp_provider *provider, struct pp_provider_info *ret);
 /* The page that holds this address; NULL: none of this provider's that is handed out. */
@@ -204,7 +213,8 @@ enum pp_dma_direction {
 
 /*
  * A device of the caller's own. The callbacks come from whatever thread a page enters or leaves
- * its pool in, several at once; they must not call the library. length is a page's, or a part's.
+ * its pool in, several at once. They may put and allocate pages, and must not destroy a pool.
+ * length is a page's, or a part's.
  */
 struct pp_device_params {
 	size_t size;      /* sizeof(struct pp_device_params), set by PP_DEVICE_PARAMS_INIT */
@@ -538,7 +548,7 @@ PAGEPOOL_API int page_pool_get_dma_stats(const struct page_pool *pool,
 PAGEPOOL_API struct pp_device *page_pool_device(const struct page_pool *pool);
 /*
  * Anyone who holds the page: what the device wrote into size bytes, from offset bytes into its
- * part, is the CPU's to see. After page_pool_destroy() nothing is synced any more.
+ * part, is the CPU's to see. Once page_pool_destroy() has unmapped the page nothing is synced.
  */
 PAGEPOOL_API void page_pool_dma_sync_for_cpu(const struct page_pool *pool, struct pp_page *page,
 					     unsigned offset, unsigned size);

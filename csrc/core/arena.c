@@ -8,7 +8,6 @@
 
 #define DEFAULT_LIMIT ((size_t)64 << 30)
 #define SMALLEST_DEFAULT_LIMIT ((size_t)64 << 20)
-#define MAX_PAGES (UINT32_MAX - PP_CHUNK_PAGES)
 
 static struct pp_arena *to_arena(struct pp_provider *p)
 {
@@ -110,6 +109,10 @@ static int grow(struct pp_arena *arena)
 				    arena->huge);
 	if (err)
 		return err;
+	/* These are a new mapping, that knows nothing of the old one's node. */
+	if (arena->huge == PP_HUGE_HUGETLB && arena->nid != PP_NUMA_NO_NODE &&
+	    pp_sys_bind(arena->memory + (first << PP_PAGE_SHIFT), PP_CHUNK_SIZE, arena->nid))
+		arena->lacks |= PP_LACKS_NODE;
 	name_pages(arena, first, first + PP_CHUNK_PAGES);
 	buddy_free(arena, (uint32_t)first, PP_CHUNK_ORDER);
 	return 0;
@@ -280,6 +283,7 @@ static void arena_info(struct pp_provider *p, struct pp_provider_info *info)
 	info->failed = arena->failed;
 	info->nid = arena->nid;
 	info->huge = arena->huge;
+	info->lacks = arena->lacks;
 	pthread_mutex_unlock(&arena->lock);
 }
 
@@ -331,10 +335,10 @@ static int check(const struct pp_arena_params *params)
 
 	if (err)
 		return err;
-	if (params->limit > (size_t)MAX_PAGES << PP_PAGE_SHIFT)
+	if (params->limit > (size_t)PP_MAX_PAGES << PP_PAGE_SHIFT)
 		return pp_fail(-EINVAL,
 			       "an arena's limit of %zu bytes is more than the largest, %zu",
-			       params->limit, (size_t)MAX_PAGES << PP_PAGE_SHIFT);
+			       params->limit, (size_t)PP_MAX_PAGES << PP_PAGE_SHIFT);
 	if (params->limit && params->reserve >= params->limit)
 		return pp_fail(-EINVAL, "an arena's reserve of %zu bytes leaves nothing of %zu",
 			       params->reserve, params->limit);
@@ -389,6 +393,13 @@ int pp_arena_create(const struct pp_arena_params *params, struct pp_provider **r
 	}
 	arena_init(arena, params->reserve, params->nid);
 	arena->huge = params->huge;
+	/* All of it now, though it has no memory yet: so what cannot be done is known before the
+	 * first page. The metadata as well: whoever takes a page reads that first. */
+	if (arena->nid != PP_NUMA_NO_NODE && (pp_sys_bind(arena->memory, limit, arena->nid) ||
+					      pp_provider_bind_pages(&arena->base, arena->nid)))
+		arena->lacks |= PP_LACKS_NODE;
+	if (arena->huge == PP_HUGE_THP && pp_sys_thp_is_off())
+		arena->lacks |= PP_LACKS_THP;
 
 	/* Huge pages that are not to be had are better refused now than at the first packet. */
 	if (arena->huge != PP_HUGE_NONE) {
@@ -419,9 +430,9 @@ static int check_region(const struct pp_region_params *params)
 	if (!params->memory || (uintptr_t)params->memory % PP_PAGE_SIZE)
 		return pp_fail(-EINVAL, "a region at %p: must be aligned to %zu bytes",
 			       params->memory, PP_PAGE_SIZE);
-	if (params->length < PP_PAGE_SIZE || params->length > (size_t)MAX_PAGES << PP_PAGE_SHIFT)
+	if (params->length < PP_PAGE_SIZE || params->length > (size_t)PP_MAX_PAGES << PP_PAGE_SHIFT)
 		return pp_fail(-EINVAL, "a region of %zu bytes: must be from %zu to %zu",
-			       params->length, PP_PAGE_SIZE, (size_t)MAX_PAGES << PP_PAGE_SHIFT);
+			       params->length, PP_PAGE_SIZE, (size_t)PP_MAX_PAGES << PP_PAGE_SHIFT);
 	if (params->reserve >= params->length)
 		return pp_fail(-EINVAL, "a region's reserve of %zu bytes leaves nothing of %zu",
 			       params->reserve, params->length);
@@ -444,6 +455,10 @@ int pp_region_create(const struct pp_region_params *params, struct pp_provider *
 		free(arena);
 		return pp_fail(err, "no address space for the metadata of a region");
 	}
+	/* The memory is where its owner has it; the metadata need not lie elsewhere. If it cannot
+	 * be had there, nothing is lost that was asked for. */
+	if (params->nid != PP_NUMA_NO_NODE)
+		(void)pp_provider_bind_pages(&arena->base, params->nid);
 	for (uint32_t first = 0; first < arena->base.nr && !err; first += PP_CHUNK_PAGES)
 		err = pp_provider_commit_pages(&arena->base, first);
 	if (err) {

@@ -34,7 +34,8 @@ struct pp_arena {
 	uint32_t mapped;                   /* pages usable so far; an arena's: whole chunks */
 	uint64_t taken;                    /* pages not in the buddy: out + in magazines */
 	uint64_t failed;
-	uint8_t life; /* enum pp_arena_life; written under lock, atomic */
+	unsigned lacks; /* enum pp_lacks */
+	uint8_t life;   /* enum pp_arena_life; written under lock, atomic */
 	/* under the magazines' lock */
 	struct pp_magazine *magazines;
 };

@@ -11,6 +11,7 @@
  */
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,34 @@
 #include <unistd.h>
 
 #include "check.h"
+
+_Thread_local struct pp_check_thread pp_check_thread;
+
+/* Pools that are gone; see pp_check_bury(). */
+#define GRAVES 64
+
+static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t graves_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct page_pool *graves[GRAVES];
+
+/* In the child of a fork only the forking thread is left, with another number; whoever held a lock
+ * is not. The parent's dead pools are not the child's to free. */
+static void after_fork(void)
+{
+	pthread_mutex_init(&records_lock, NULL);
+	pthread_mutex_init(&report_lock, NULL);
+	pthread_mutex_init(&graves_lock, NULL);
+	memset(graves, 0, sizeof(graves));
+	pp_check_thread.number = 0;
+}
+
+static void __attribute__((constructor)) at_load(void)
+{
+	/* Without memory for the handler, a checked pool of a child may block; there is no other
+	 * failure. */
+	(void)pthread_atfork(NULL, NULL, after_fork);
+}
 
 unsigned pp_check_flags(void)
 {
@@ -33,14 +62,11 @@ unsigned pp_check_flags(void)
 
 int pp_check_init(struct page_pool *pool)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int err;
 
-	/* A fork in the middle of this leaves it locked in the child, whose own pools have
-	 * providers of its own; none of the parent's may be used there. */
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&records_lock);
 	err = pp_provider_reserve_records(pool->provider);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&records_lock);
 	if (err)
 		return pp_fail(err, "no address space for the records of a checked pool");
 	pool->to_record = (uintptr_t)pool->provider->records - (uintptr_t)pool->provider->pages;
@@ -49,8 +75,6 @@ int pp_check_init(struct page_pool *pool)
 
 /* ---- sites ------------------------------------------------------------------------------------
  */
-
-_Thread_local struct pp_check_thread pp_check_thread;
 
 const char *page_pool_set_tag(const char *tag)
 {
@@ -86,7 +110,6 @@ static struct pp_site put(const struct pp_record *r)
 /* ---- reports ----------------------------------------------------------------------------------
  */
 
-static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
 static page_pool_report_fn report_fn;
 static void *report_ctx;
 
@@ -98,55 +121,62 @@ void page_pool_set_report(page_pool_report_fn fn, void *ctx)
 	pthread_mutex_unlock(&report_lock);
 }
 
-/* " by thread 12 at receive+0x40 (rx) [refill]" */
-static size_t add_site(char *text, size_t size, const char *what, const struct pp_site *site)
+/* A report's text grows: what does not fit is cut off. */
+struct line {
+	char text[512];
+	size_t used;
+};
+
+static PP_PRINTF(2, 3) void say(struct line *line, const char *fmt, ...)
 {
-	Dl_info info;
+	size_t left = sizeof(line->text) - line->used;
+	va_list ap;
 	int n;
 
+	va_start(ap, fmt);
+	n = vsnprintf(line->text + line->used, left, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		line->used += (size_t)n < left ? (size_t)n : left - 1;
+}
+
+/* ", found by thread 12 at receive+0x40 [refill]" */
+static void say_site(struct line *line, const char *what, const struct pp_site *site)
+{
+	Dl_info info;
+
 	if (!site->caller)
-		return 0;
-	n = snprintf(text, size, "%s by thread %u at ", what, site->thread);
-	if (n > 0 && (size_t)n < size) {
-		text += n;
-		size -= (size_t)n;
-	}
+		return;
+	say(line, "%s by thread %u at ", what, site->thread);
 	/* No symbol: where in which file, as addr2line takes it. */
 	if (!dladdr(site->caller, &info) || !info.dli_fname)
-		snprintf(text, size, "%p", site->caller);
+		say(line, "%p", site->caller);
 	else if (info.dli_sname)
-		snprintf(text, size, "%s+0x%zx", info.dli_sname,
-			 (size_t)((const char *)site->caller - (const char *)info.dli_saddr));
+		say(line, "%s+0x%zx", info.dli_sname,
+		    (size_t)((const char *)site->caller - (const char *)info.dli_saddr));
 	else
-		snprintf(text, size, "%s+0x%zx", info.dli_fname,
-			 (size_t)((const char *)site->caller - (const char *)info.dli_fbase));
-	n += (int)strlen(text);
-	if (site->tag) {
-		size_t used = strlen(text);
-
-		snprintf(text + used, size - used, " [%s]", site->tag);
-		n += (int)strlen(text + used);
-	}
-	return (size_t)n;
+		say(line, "%s+0x%zx", info.dli_fname,
+		    (size_t)((const char *)site->caller - (const char *)info.dli_fbase));
+	if (site->tag)
+		say(line, " [%s]", site->tag);
 }
 
 static PP_COLD void report(struct page_pool *pool, struct pp_report *r, const char *what)
 {
-	char text[512], page[64] = "";
+	struct line line = {.used = 0};
 	page_pool_report_fn fn;
-	size_t used;
 	void *ctx;
 
 	r->pool = pool->id;
-	if (r->page)
-		snprintf(page, sizeof(page), r->address ? " of the page at %p" : " of page %p",
-			 r->address ? r->address : (const void *)r->page);
-	used = (size_t)snprintf(text, sizeof(text), "page_pool: pool %u: %s%s", pool->id, what,
-				page);
-	used += add_site(text + used, sizeof(text) - used, ", found", &r->now);
-	used += add_site(text + used, sizeof(text) - used, "; allocated", &r->allocated);
-	add_site(text + used, sizeof(text) - used, "; put", &r->put);
-	r->text = text;
+	say(&line, "page_pool: pool %u: %s", pool->id, what);
+	if (r->address)
+		say(&line, " of the page at %p", r->address);
+	else if (r->page)
+		say(&line, " of page %p", (const void *)r->page);
+	say_site(&line, ", found", &r->now);
+	say_site(&line, "; allocated", &r->allocated);
+	say_site(&line, "; put", &r->put);
+	r->text = line.text;
 
 	pthread_mutex_lock(&report_lock);
 	fn = report_fn;
@@ -155,7 +185,7 @@ static PP_COLD void report(struct page_pool *pool, struct pp_report *r, const ch
 	if (fn)
 		fn(ctx, r);
 	else
-		pp_log("%s", text);
+		pp_log("%s", line.text);
 }
 
 /* About a page that is known to the pool's provider. */
@@ -213,11 +243,18 @@ static size_t room(const struct page_pool *pool)
 	return PP_PAGE_SIZE << pool->order;
 }
 
-void pp_check_seal(struct page_pool *pool, struct pp_page *page, struct pp_record *record)
+static int64_t sealed; /* pages that are unreadable, of all pools; anyone, atomic */
+
+void pp_check_seal(struct page_pool *pool, struct pp_page *page)
 {
-	memset(page->addr, PP_POISON, room(pool));
-	/* Where it cannot be (huge pages; too many mappings of the process), the poison does. */
-	if (!pp_sys_unreadable(page->addr, room(pool), true))
+	struct pp_record *record = pp_record_of(pool, page);
+
+	/* relaxed: a bound, and one page more or less is no harm. */
+	if (pp_fetch_add_relaxed(&sealed, 1) >= PP_SEALED_MAX ||
+	    pp_sys_unreadable(page->addr, room(pool), true))
+		/* Where it cannot be (too many; huge pages), the poison does. */
+		pp_fetch_add_relaxed(&sealed, -1);
+	else
 		pp_store_relaxed(&record->unreadable, true);
 }
 
@@ -228,9 +265,11 @@ void pp_check_unseal(struct page_pool *pool, struct pp_page *page, struct pp_rec
 	size_t length = room(pool);
 
 	if (pp_load_relaxed(&record->unreadable)) {
-		/* The system may need memory to split its own notes: there is no way on without. */
+		/* The system may need memory to split its own notes: there is no way on without.
+		 * That it has no mappings left is ruled out by PP_SEALED_MAX. */
 		while (pp_sys_unreadable(page->addr, length, false))
 			sched_yield();
+		pp_fetch_add_relaxed(&sealed, -1); /* relaxed: as above */
 		pp_store_relaxed(&record->unreadable, false);
 	}
 	if (!caller)
@@ -285,7 +324,7 @@ void pp_check_bad_put(struct page_pool *pool, struct pp_page *page, const void *
 	}
 	if (!known(pool, page)) {
 		r.kind = PP_REPORT_FOREIGN_PAGE;
-		report(pool, &r, "a put (not of this pool's provider)");
+		report(pool, &r, "a put (this pool never had it)");
 		return;
 	}
 	record = pp_record_of(pool, page);
@@ -366,6 +405,9 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 		/* relaxed: a snapshot. */
 		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))
 			continue;
+		/* Being cut up, with all pieces back: it is the pool's. */
+		if (pp_load_relaxed(&page->ref) >> PP_REF_USER_SHIFT && pp_check_plain(pool, page))
+			continue;
 		if (h->n < h->room)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
@@ -390,21 +432,17 @@ int64_t page_pool_holders(const struct page_pool *pool, size_t n, struct pp_hold
  */
 
 /* With the pool an arena of its own is kept, since the first thing that a put reads is the page. */
-#define GRAVES 64
-
 void pp_check_bury(struct page_pool *pool)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static struct page_pool *graves[GRAVES];
 	static unsigned next;
 	struct page_pool *oldest;
 
 	/* relaxed: nobody has a right to look; who does all the same mostly sees it. */
 	pp_store_relaxed(&pool->dead, true);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graves_lock);
 	oldest = graves[next % GRAVES];
 	graves[next++ % GRAVES] = pool;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graves_lock);
 	if (oldest && oldest->own_provider)
 		pp_provider_put(oldest->provider);
 	free(oldest);

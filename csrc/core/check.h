@@ -100,8 +100,12 @@ static inline uint8_t *pp_check_poison_at(const struct page_pool *pool, const st
 	return (uint8_t *)page->addr + pool->poison_offset;
 }
 
-/* All of the page: poisoned, and unreadable if it can be. */
-void pp_check_seal(struct page_pool *pool, struct pp_page *page, struct pp_record *record);
+/* Pages that are unreadable at a time, of all pools: one may cost two of the 65530 mappings that a
+ * process has, and making one readable again may not fail for want of them. */
+#define PP_SEALED_MAX 16384
+
+/* The page is unreadable from now on, if it can be. */
+void pp_check_seal(struct page_pool *pool, struct pp_page *page);
 /* It can be read and written again; writes to it meanwhile are reported. caller: NULL: not looked
  * for. */
 void pp_check_unseal(struct page_pool *pool, struct pp_page *page, struct pp_record *record,
@@ -197,10 +201,17 @@ static inline void pp_check_was_put(struct page_pool *pool, struct pp_page *page
 	if (!recycled)
 		return;
 	if (unlikely(pool->checked_full))
-		pp_check_seal(pool, page, record);
+		memset(page->addr, PP_POISON, PP_PAGE_SIZE << pool->order);
 	else
 		memset(pp_check_poison_at(pool, page), PP_POISON, PP_POISON_QUICK);
 	pp_store_relaxed(&record->poisoned, true);
+}
+
+/* It has been synced for the device, whose callback may have read it, and nobody needs it now. */
+static inline void pp_check_close(struct page_pool *pool, struct pp_page *page)
+{
+	if (unlikely(pool->checked_full))
+		pp_check_seal(pool, page);
 }
 
 /* The page leaves the pool, and is memory as any other. */

@@ -102,13 +102,13 @@ static void none_sync(struct pp_device *d, uint64_t dma, size_t offset, size_t l
 
 static int none_write(struct pp_device *d, uint64_t dma, const void *data, size_t length)
 {
-	memcpy((void *)(uintptr_t)dma, data, length);
+	memmove((void *)(uintptr_t)dma, data, length);
 	return 0;
 }
 
 static int none_read(struct pp_device *d, uint64_t dma, void *data, size_t length)
 {
-	memcpy(data, (const void *)(uintptr_t)dma, length);
+	memmove(data, (const void *)(uintptr_t)dma, length);
 	return 0;
 }
 

@@ -22,13 +22,16 @@
  * at a bit, and unmapping one the claim. A page that has left may be mapped by another pool
  * meanwhile: that the word names the pool tells them apart.
  *
- * Callbacks of a device may come back into the library for another page (Python code can): every
- * call here is made with the pool in order.
+ * Callbacks of a device may come back into the library (Python code can): every call here is made
+ * with the pool in order. They may even put the very page that they are called for, which must not
+ * wait for itself: page->claimant tells. In the middle of a sync the page is unmapped under the
+ * claim that is there; in the middle of an unmap there is nothing left to do. Either way the claim
+ * ends there, since the page may be somebody else's when the callback returns.
  */
 #include <sched.h>
 #include <string.h>
 
-#include "page.h"
+#include "check.h"
 
 /* ---- claiming ---------------------------------------------------------------------------------
  */
@@ -55,31 +58,67 @@ static PP_NOINLINE void wait_a_bit(unsigned *spins)
 		sched_yield();
 }
 
-/* False: this pool has it mapped no more. */
-static bool claim(const struct page_pool *pool, struct pp_page *page)
+enum claimed {
+	NOT_MAPPED, /* this pool has it mapped no more */
+	CLAIMED,    /* it is the caller's until unclaim() */
+	NESTED,     /* this very thread is in the middle of a sync of it: under that claim */
+};
+
+/* The claim ends: the page is mapped by the pool still, or by none (0). */
+static void end_claim(struct pp_page *page, uintptr_t mapped)
 {
+	/* relaxed: looked for only by the thread that it names. */
+	pp_store_relaxed(&page->claimant, 0u);
+	/* release: what was done through the device comes before the next claim, and before the end
+	 * of the page or of destroy. */
+	pp_store_release(&page->mapped, mapped);
+}
+
+/* The claimant of a page has come back for it, from a callback. */
+static PP_COLD enum claimed claim_again(struct pp_page *page, uint32_t claimant, bool unmaps)
+{
+	if (!(claimant & PP_CLAIM_UNMAPS))
+		return NESTED;
+	if (unmaps)
+		end_claim(page, 0);
+	return NOT_MAPPED;
+}
+
+/* unmaps: else it syncs. */
+static enum claimed claim(const struct page_pool *pool, struct pp_page *page, bool unmaps)
+{
+	const uint32_t self = pp_check_number();
 	uintptr_t mine = (uintptr_t)pool;
 	unsigned spins = 0;
 
 	for (;;) {
 		uintptr_t mapped = mine;
+		uint32_t claimant;
 
 		/* acquire: the mapping, and what the last claimant did, come before what is done to
 		 * it now. release: not needed, but there is no weaker form. */
-		if (likely(pp_cas_acq_rel(&page->mapped, &mapped, mine | PP_MAPPED_BUSY)))
-			return true;
+		if (likely(pp_cas_acq_rel(&page->mapped, &mapped, mine | PP_MAPPED_BUSY))) {
+			/* relaxed: see end_claim(). */
+			pp_store_relaxed(&page->claimant, self | (unmaps ? PP_CLAIM_UNMAPS : 0));
+			return CLAIMED;
+		}
 		if ((mapped & ~PP_MAPPED_BUSY) != mine)
-			return false;
+			return NOT_MAPPED;
+		/* relaxed: a thread sees what it wrote itself, and no other writes its number. */
+		claimant = pp_load_relaxed(&page->claimant);
+		if (unlikely((claimant & ~PP_CLAIM_UNMAPS) == self))
+			return claim_again(page, claimant, unmaps);
 		wait_a_bit(&spins);
 	}
 }
 
-/* The claimant is done: it is mapped by the pool still, or by none (0). */
-static void unclaim(struct pp_page *page, uintptr_t mapped)
+/* What was CLAIMED is done; but a callback may have ended it. */
+static void unclaim(struct pp_page *page, bool unmaps, uintptr_t mapped)
 {
-	/* release: what was done through the device comes before the next claim, and before the end
-	 * of the page or of destroy. */
-	pp_store_release(&page->mapped, mapped);
+	/* relaxed: as in claim(). */
+	if (likely(pp_load_relaxed(&page->claimant) ==
+		   (pp_check_number() | (unmaps ? PP_CLAIM_UNMAPS : 0))))
+		end_claim(page, mapped);
 }
 
 /* ---- map and unmap ----------------------------------------------------------------------------
@@ -126,7 +165,9 @@ void pp_dma_unmap(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	struct pp_dma *dma = &pool->dma;
 
-	if (dma->tracked && unlikely(!claim(pool, page))) {
+	enum claimed claimed = dma->tracked ? claim(pool, page, true) : CLAIMED;
+
+	if (unlikely(claimed == NOT_MAPPED)) {
 		/* relaxed, as below: a counter. It comes before the page is counted out. */
 		pp_fetch_add_relaxed(&dma->unmaps_skipped, 1);
 		return;
@@ -136,8 +177,10 @@ void pp_dma_unmap(struct page_pool *pool, struct pp_page *page, bool here)
 		pp_add_single_writer(&dma->unmaps_here, 1);
 	else
 		pp_fetch_add_relaxed(&dma->unmaps_elsewhere, 1);
-	if (dma->tracked)
-		unclaim(page, 0);
+	if (unlikely(claimed == NESTED))
+		end_claim(page, 0);
+	else if (dma->tracked)
+		unclaim(page, true, 0);
 }
 
 static void scrub_chunk(struct page_pool *pool, struct pp_page *pages, void *unused)
@@ -147,14 +190,15 @@ static void scrub_chunk(struct page_pool *pool, struct pp_page *pages, void *unu
 	for (size_t i = 0; i < PP_CHUNK_PAGES; i++) {
 		struct pp_page *page = &pages[i];
 
-		/* relaxed: whether it is this pool's does not change any more but to no; the claim
-		 * orders. */
-		if ((pp_load_relaxed(&page->mapped) & ~PP_MAPPED_BUSY) != (uintptr_t)pool ||
-		    !claim(pool, page))
+		/* acquire: if somebody else has unmapped it a moment ago, that comes before the end
+		 * of destroy, after which the device may go. Whether it is this pool's does not
+		 * change any more but to no. */
+		if ((pp_load_acquire(&page->mapped) & ~PP_MAPPED_BUSY) != (uintptr_t)pool ||
+		    claim(pool, page, true) != CLAIMED)
 			continue;
 		dma->device->ops->unmap(dma->device, page->dma, length(pool), dma->dir);
 		pp_add_single_writer(&dma->unmaps_destroy, 1);
-		unclaim(page, 0);
+		unclaim(page, true, 0);
 	}
 }
 
@@ -170,19 +214,21 @@ void pp_dma_scrub(struct page_pool *pool)
 uint32_t pp_dma_sync(struct page_pool *pool, struct pp_page *page, uint32_t size)
 {
 	struct pp_dma *dma = &pool->dma;
+	enum claimed claimed;
 
 	if (size > dma->max_len)
 		size = dma->max_len;
 	if (!dma->sync || !size)
 		return 0;
-	if (dma->tracked && unlikely(!claim(pool, page))) {
+	claimed = dma->tracked ? claim(pool, page, false) : CLAIMED;
+	if (unlikely(claimed == NOT_MAPPED)) {
 		/* relaxed: a counter. */
 		pp_fetch_add_relaxed(&dma->syncs_skipped, 1);
 		return 0;
 	}
 	dma->device->ops->sync(dma->device, page->dma, dma->offset, size, dma->dir, false);
-	if (dma->tracked)
-		unclaim(page, (uintptr_t)pool);
+	if (dma->tracked && likely(claimed == CLAIMED))
+		unclaim(page, false, (uintptr_t)pool);
 	return size;
 }
 
@@ -199,16 +245,20 @@ void page_pool_dma_sync_for_cpu(const struct page_pool *pool, struct pp_page *pa
 				unsigned size)
 {
 	const struct pp_dma *dma = &pool->dma;
+	enum claimed claimed;
 
 	if (!dma->device || !dma->device->syncs_cpu || offset >= dma->max_len)
 		return;
 	if (size > dma->max_len - offset)
 		size = dma->max_len - offset;
-	if (!size || (dma->tracked && !claim(pool, page)))
+	if (!size)
+		return;
+	claimed = dma->tracked ? claim(pool, page, false) : CLAIMED;
+	if (claimed == NOT_MAPPED)
 		return;
 	dma->device->ops->sync(dma->device, page->dma, dma->offset + offset, size, dma->dir, true);
-	if (dma->tracked)
-		unclaim(page, (uintptr_t)pool);
+	if (dma->tracked && likely(claimed == CLAIMED))
+		unclaim(page, false, (uintptr_t)pool);
 }
 
 /* ---- facts ------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ static bool drop_rest(struct page_pool *pool, struct pp_page *page)
 
 static struct pp_page *cut_first(struct page_pool *pool, struct pp_page *page, size_t size)
 {
+	/* A device's callback may have begun another one since this call looked. */
+	while (unlikely(pool->frag_page))
+		pp_frag_drain(pool);
 	pool->frag_page = page;
 	pool->frag_offset = size;
 	pool->frag_users = 1;
@@ -91,8 +94,10 @@ static PP_NOINLINE struct pp_page *alloc_frag_checked(struct page_pool *pool, si
 	struct pp_page *page;
 	uint64_t before;
 
-	if (!pp_check_enter(pool, caller, &before))
+	if (!pp_check_enter(pool, caller, &before)) {
+		pp_fail(-EPERM, "the caller is not the consumer of pool %u", pool->id);
 		return NULL;
+	}
 	page = alloc_frag(pool, offset, size);
 	if (page)
 		pp_check_alloc(pool, page, caller, true);

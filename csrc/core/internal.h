@@ -30,6 +30,11 @@ void *pp_sys_reserve(size_t size, size_t alignment);
 void pp_sys_unreserve(void *addr, size_t size);
 /* Makes part of it usable; a negative errno. */
 int pp_sys_commit(void *addr, size_t size, unsigned huge);
+/* What is touched there for the first time from now on comes from this node, as long as that has
+ * some left; a negative errno: there is no such node, or no call for it. */
+int pp_sys_bind(void *addr, size_t size, int nid);
+/* Has the system its transparent huge pages switched off? False if it does not say. */
+bool pp_sys_thp_is_off(void);
 int pp_sys_thread(void *(*fn)(void *));
 /* Memory that cannot, or can again, be read and written; a negative errno. */
 int pp_sys_unreadable(void *addr, size_t size, bool on);
@@ -74,6 +79,7 @@ static inline void pp_stats_end(struct page_pool *pool)
 #define pp_stats_add(p, n) pp_store_release((p), *(p) + (n))
 
 /* ---- provider.c: the metadata of a kind of provider ---- */
+#define PP_MAX_PAGES (UINT32_MAX - PP_CHUNK_PAGES)
 /* Address space for that of nr pages; 0 or -ENOMEM. */
 int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr);
 /* That of the chunk that starts with page first can be used from now on, and is zero. */
@@ -81,6 +87,8 @@ int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first);
 /* The same for the records of checked pools; under their lock; again: nothing happens. */
 int pp_provider_reserve_records(struct pp_provider *provider);
 int pp_provider_commit_records(struct pp_provider *provider, const struct pp_page *page);
+/* All of it, committed or not, belongs on this node; see pp_sys_bind(). Before any is committed. */
+int pp_provider_bind_pages(struct pp_provider *provider, int nid);
 void pp_provider_forget_pages(struct pp_provider *provider);
 
 /* For tests, of a pool that is new: as if n pages had come and gone. */
@@ -145,5 +153,7 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 bool pp_arena_is_valid(struct pp_provider *provider, const char **why);
 /* Of a device behind an IOMMU: its page table. */
 bool pp_iommu_is_valid(struct pp_device *device, const char **why);
+/* Of one that pp_provider_create() made. */
+bool pp_user_provider_is_valid(struct pp_provider *provider, const char **why);
 
 #endif

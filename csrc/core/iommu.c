@@ -480,7 +480,7 @@ static int iommu_write(struct pp_device *device, uint64_t dma, const void *data,
 	pthread_mutex_lock(&d->lock);
 	ok = granted(d, &fault, 0);
 	if (ok && length)
-		memcpy(fault.memory, data, length);
+		memmove(fault.memory, data, length); /* data may be of the same page */
 	pthread_mutex_unlock(&d->lock);
 	return ok ? 0 : report(d, &fault);
 }
@@ -494,7 +494,7 @@ static int iommu_read(struct pp_device *device, uint64_t dma, void *data, size_t
 	pthread_mutex_lock(&d->lock);
 	ok = granted(d, &fault, 0);
 	if (ok && length)
-		memcpy(data, fault.memory, length);
+		memmove(data, fault.memory, length);
 	pthread_mutex_unlock(&d->lock);
 	return ok ? 0 : report(d, &fault);
 }

@@ -63,8 +63,12 @@ static PP_NOINLINE void leave_formally(struct page_pool *pool, struct pp_page *p
 static inline void release(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	pp_held_clear(pool, page);
-	if (unlikely(pool->formalities))
+	if (unlikely(pool->formalities)) {
 		leave_formally(pool, page, here);
+		/* A device's callback may have let go of whatever made its caller the consumer (a
+		 * lock; an interpreter's), and the pool was destroyed. relaxed: as in destroy. */
+		here = here && !pp_load_relaxed(&pool->settled);
+	}
 	if (here)
 		/* release: page_pool_inflight() that sees it sees the page in held as well. */
 		pp_add_single_writer_release(&pool->released_here, 1);
@@ -248,6 +252,8 @@ static PP_NOINLINE struct pp_page *alloc_formally(struct page_pool *pool)
 	memcpy(pool->pages + cached, pages, fit * sizeof(pages[0]));
 	if (fit)
 		page = cache_filled(pool, fit, &pool->stats.slow);
+	else if (cached) /* it is full of what came back */
+		page = pp_pool_alloc(pool);
 	while (n > fit)
 		pp_pool_release(pool, pages[--n], true);
 	return page;
@@ -382,8 +388,13 @@ static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page
 		pp_store_release(&cache->pushed, pushed + 1);
 		return true;
 	}
-	if (pp_load_relaxed(&cache->capacity))
+	if (pp_load_relaxed(&cache->capacity)) {
+		if (unlikely(!pp_is_held(pool, page))) {
+			refuse(pool, page);
+			return true;
+		}
 		count(pool, &pool->stats.cache_full);
+	}
 	return false;
 }
 
@@ -411,8 +422,10 @@ static inline void count_ring(struct page_pool *pool, uint64_t *counter, uint64_
 }
 
 /*
- * Under the ring's lock, so that of two threads that put the same page one is refused: those that
- * their users had are taken back and move to the front; how many. *bad: one that was not.
+ * Under the ring's lock, so that of two threads that put the same page through the ring one is
+ * refused: those that their users had are taken back and move to the front; how many. *bad: one
+ * that was not. It may have left the pool while this put waited for the lock, so its owner counts
+ * too.
  */
 static inline size_t take_back_all(struct page_pool *pool, struct pp_page **pages, size_t n,
 				   struct pp_page **bad)
@@ -422,7 +435,9 @@ static inline size_t take_back_all(struct page_pool *pool, struct pp_page **page
 	for (size_t i = 0; i < n; i++) {
 		struct pp_page *page = pages[i];
 
-		if (likely(pp_take_back(pool, page)))
+		/* relaxed: see page_pool_get_pp(). */
+		if (likely(pp_load_relaxed(&page->owner) == pool->owner &&
+			   pp_take_back(pool, page)))
 			pages[good++] = page;
 		else
 			*bad = page;
@@ -542,6 +557,9 @@ static void put_held(struct page_pool *pool, struct pp_page *page, bool here)
 		/* release: for stats.c. One counter by itself needs no stats_begin. Elsewhere the
 		 * count is what pending has lost, see stats.c. */
 		pp_stats_add(&pool->stats.released_refcnt, 1);
+	else if (unlikely(pool->dma.device))
+		/* relaxed: a counter. */
+		pp_fetch_add_relaxed(&pool->dma.released_refcnt, 1);
 	release(pool, page, here);
 }
 
@@ -618,10 +636,12 @@ static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *
 	if (here && pp_load_relaxed(&pool->cache.capacity)) {
 		if (pool->dma.sync)
 			pp_dma_sync_here(pool, page, size);
+		pp_check_close(pool, page);
 		if (recycle_in_cache(pool, page))
 			return;
 	} else {
 		sync_for_ring(pool, page, size, &synced);
+		pp_check_close(pool, page);
 	}
 	recycle_in_ring(pool, &page, 1, synced.pages ? &synced : NULL);
 }
@@ -712,6 +732,7 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 			if (!put_special(pool, page, caller, false, &here))
 				continue;
 			sync_for_ring(pool, page, UINT32_MAX, &synced);
+			pp_check_close(pool, page);
 		} else if (!pp_page_can_recycle(page) && !put_again(pool, page, here)) {
 			continue;
 		}

@@ -106,6 +106,13 @@ int pp_provider_commit_records(struct pp_provider *provider, const struct pp_pag
 			     PP_HUGE_NONE);
 }
 
+int pp_provider_bind_pages(struct pp_provider *provider, int nid)
+{
+	int err = pp_sys_bind(provider->pages, page_bytes(provider->nr), nid);
+
+	return err ? err : pp_sys_bind(provider->held, held_bytes(provider->nr), nid);
+}
+
 void pp_provider_forget_pages(struct pp_provider *provider)
 {
 	if (provider->records)

@@ -64,9 +64,13 @@ static uint64_t minus(uint64_t a, uint64_t b)
 /* Pages that somebody else held when they were put, outside of the consumer's context. */
 static uint64_t released_elsewhere(const struct page_pool *pool)
 {
+	uint64_t pending, gone;
+
+	if (pool->dma.device)
+		/* relaxed: a counter. */
+		return pp_load_relaxed(&pool->dma.released_refcnt);
 	/* acquire: before what follows for a destroyed pool, so that nothing is counted twice. */
-	uint64_t pending = pp_load_acquire(&pool->pending);
-	uint64_t gone;
+	pending = pp_load_acquire(&pool->pending);
 
 	/* That is all that a living pool's pending loses; references are multiples, and fall out.
 	 */

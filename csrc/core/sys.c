@@ -2,11 +2,17 @@
 /* Every call of the system that can fail, so that tests can make each of them fail. */
 #include "internal.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/mempolicy.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef PP_FAULT_INJECTION
 static int64_t countdown;
@@ -110,6 +116,65 @@ int pp_sys_unreadable(void *addr, size_t size, bool on)
 	if (fault())
 		return -ENOMEM;
 	return mprotect(addr, size, on ? PROT_NONE : PROT_READ | PROT_WRITE) ? -errno : 0;
+}
+
+/*
+ * MPOL_PREFERRED and not MPOL_BIND: with BIND a node that runs full has the process killed, and
+ * where reserved huge pages run out there a touch is a SIGBUS, while other nodes have memory. A
+ * packet program is better off with a slower page, and so does the kernel's page_pool: its node is
+ * a wish that the page allocator may not grant.
+ */
+int pp_sys_bind(void *addr, size_t size, int nid)
+{
+	enum {
+		WORD = sizeof(unsigned long) * CHAR_BIT
+	};
+	unsigned long nodes[(PP_MAX_NUMA_NODES + WORD - 1) / WORD] = {0};
+
+	if (fault())
+		return -ENOMEM;
+	nodes[nid / WORD] = 1ul << (nid % WORD);
+#ifdef SYS_mbind
+	/* Of the number of bits the system takes one off. */
+	if (syscall(SYS_mbind, addr, size, MPOL_PREFERRED, nodes,
+		    (unsigned long)PP_MAX_NUMA_NODES + 1, 0))
+		return -errno;
+	return 0;
+#else
+	return -EOPNOTSUPP;
+#endif
+}
+
+/* What of [always] madvise never and the like is in brackets? Empty: there is no such file. */
+static void setting(const char *path, char *ret, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, ret, size - 1);
+	char *open_, *close_;
+
+	if (fd >= 0)
+		close(fd);
+	ret[n > 0 ? n : 0] = '\0';
+	open_ = strchr(ret, '[');
+	close_ = open_ ? strchr(open_, ']') : NULL;
+	if (close_)
+		memmove(ret, open_ + 1, (size_t)(close_ - open_ - 1));
+	ret[close_ ? close_ - open_ - 1 : 0] = '\0';
+}
+
+bool pp_sys_thp_is_off(void)
+{
+	char word[128];
+
+	if (fault())
+		return false;
+	if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1)
+		return true;
+	/* Since Linux 6.8 each size has a word of its own; "inherit" means the common one. */
+	setting("/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled", word, sizeof(word));
+	if (!word[0] || !strcmp(word, "inherit"))
+		setting("/sys/kernel/mm/transparent_hugepage/enabled", word, sizeof(word));
+	return !strcmp(word, "never");
 }
 
 int pp_sys_thread(void *(*fn)(void *))

@@ -216,5 +216,7 @@ void page_pool_destroy(struct page_pool *pool)
 	 * settled here, and what it held. */
 	if (page_pool_inflight(pool) != 0)
 		janitor_add(pool);
+	/* relaxed: for who is in the consumer's context, which is this one. */
+	pp_store_relaxed(&pool->settled, true);
 	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here - ring->released));
 }

@@ -53,7 +53,7 @@ enum pp_page_state {
 struct pp_page {
 	uint64_t ref;    /* see PP_REF_*; anyone who holds the page, atomic */
 	uintptr_t owner; /* its pool, see pool.owner; 0 once it has left; holder, atomic */
-	void *addr;      /* constant */
+	void *addr;      /* constant; a user's provider: while it is handed out */
 	struct pp_provider *provider; /* constant */
 	void *private_;               /* whoever holds the page */
 	union {
@@ -70,6 +70,9 @@ struct pp_page {
 	int16_t nid;   /* NUMA node; written while the provider owns the page */
 	uint8_t order; /* of the block that starts here; likewise, atomic */
 	uint8_t state; /* enum pp_page_state; owner of the moment, atomic */
+	/* While it is PP_MAPPED_BUSY: which thread is at it, PP_CLAIM_UNMAPS added if it unmaps;
+	 * see dma.c. Claimant, atomic. */
+	uint32_t claimant;
 } PP_ALIGNED(PP_CACHELINE);
 
 _Static_assert(sizeof(struct pp_page) == PP_CACHELINE, "a page's metadata is one cache line");
@@ -144,6 +147,7 @@ struct pp_provider {
  */
 
 #define PP_MAPPED_BUSY ((uintptr_t)1)
+#define PP_CLAIM_UNMAPS (1u << 31) /* threads have 22 bits */
 
 struct pp_device_ops {
 	/* 0 or a negative errno. Any thread, as all of them. */
@@ -240,6 +244,10 @@ struct pp_dma {
 	uint64_t unmaps_elsewhere PP_ALIGNED(PP_CACHELINE);
 	uint64_t unmaps_skipped;
 	uint64_t syncs_skipped;
+	/* Pages that somebody else held, outside of the consumer's context. Pools without a device
+	 * have no such counter, see released_elsewhere() in stats.c: here it is counted next to the
+	 * unmap, which costs more. */
+	uint64_t released_refcnt;
 };
 
 /* ---- pool -------------------------------------------------------------------------------------
@@ -337,6 +345,7 @@ struct page_pool {
 	struct page_pool *next, **link; /* list of destroyed pools with pages out */
 	bool dead;    /* checked: freed, and kept for a while to tell who still uses it; atomic */
 	bool watched; /* it is in the list; constant once destroyed */
+	bool settled; /* destroyed, and the consumer's own account is looked at no more; atomic */
 	int64_t destroyed_ns, next_warn_ns; /* CLOCK_MONOTONIC */
 	int64_t next_retry_ns;
 };

@@ -71,16 +71,19 @@ class Nic:
         NotSupported and DeviceGone (the page is not mapped).
         """
         try:
-            pool, piece, length = page.pool, page.piece, len(page)
+            pool, piece, length, _ = page.pool, page.piece, len(page), page.address
         except AttributeError:
             raise TypeError(f"page must be a Page, not {type(page).__name__}") from None
+        _ = page.order  # raises what is wrong with a page that is not the caller's
         start = 0 if piece else pool.offset
-        dma = None if self._device is None else page.dma + start
+        # A mapped page has to be so still, also where any address would do.
+        dma = None if self._device is None and pool.device is None else page.dma + start
         if len(self._posted) + len(self._completed) >= self._slots:
             raise errors.NoDescriptor(
                 f"all {self._slots} descriptors of the NIC are in use: poll first"
             )
-        self._posted.append(Descriptor(page, start, dma, length if piece else pool.max_len))
+        through = None if self._device is None else dma
+        self._posted.append(Descriptor(page, start, through, length if piece else pool.max_len))
 
     def poll(self) -> tuple[Page, int] | None:
         """The next completed page and the frame's length; -1: the device refused the write."""
@@ -118,11 +121,13 @@ class Nic:
                 self._device.write(dma, data)
             length = len(data)
         except errors.PoolError:
-            # The driver is told with the page.
-            self._dropped += 1
+            return False
         finally:
+            # The driver is told with the page; also if the device broke, which is the caller's to
+            # hear.
+            self._dropped += length < 0
             self._completed.append((page, length))
-        return length >= 0
+        return True
 
     # -- facts
 

@@ -8,11 +8,13 @@
  * give the pages back, one by one or in bulk, or hold them for a while; threads come and go, so
  * their magazines do; pools (and arenas) are destroyed and made anew while their pages are out; a
  * reader looks at statistics and in flight all the while. Each page carries a tag of its
- * allocation, which everybody who gets it checks: a page handed out twice at a time shows.
+ * allocation, which everybody who gets it checks: a page handed out twice at a time shows. Most
+ * pools map their pages for a device of their own, whose driver is gone when the pool is destroyed:
+ * it keeps a strict book, see book.h.
  */
 #include <sched.h>
 
-#include "test.h"
+#include "book.h"
 
 #define SLOTS 4
 #ifdef PP_TSAN
@@ -34,6 +36,7 @@ static uint64_t rounds, seed0;
 struct slot {
 	struct pp_napi *napi;
 	struct page_pool *pool; /* NULL: being replaced */
+	struct book *book;      /* its device; goes with the pool */
 	uint64_t allocated;     /* from this pool, to hold against its statistics */
 	/* under readers_lock */
 	struct page_pool *seen; /* with a reference */
@@ -42,6 +45,7 @@ struct slot {
 static struct slot slots[SLOTS];
 static pthread_mutex_t readers_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t pools_made, out_of_pages, taken_by_producers, held_by_producers;
+static uint64_t unmapped_by_destroy, unmapped_on_leaving;
 
 static struct page_pool *new_pool(struct slot *slot, uint64_t *s)
 {
@@ -50,12 +54,23 @@ static struct page_pool *new_pool(struct slot *slot, uint64_t *s)
 	struct page_pool *pool;
 	bool own = rnd_below(s, 3) == 0;
 
+	slot->book = NULL;
 	params.napi = slot->napi;
 	params.pool_size = sizes[rnd_below(s, PP_ARRAY_SIZE(sizes))];
 	params.order = rnd_below(s, 4) ? 0 : (unsigned)rnd_below(s, 4);
 	params.provider = own ? make_arena(4 * MIB) : shared;
 	params.retry_ms = 1; /* the janitor looks as often as it can */
+	if (rnd_below(s, 4)) {
+		slot->book = book_create(true);
+		slot->book->ends_itself = true;
+		slot->book->fail = (int64_t)rnd_below(s, 500); /* one mapping may fail */
+		params.device = slot->book->device;
+		params.flags = PP_FLAG_DMA_MAP | (rnd_below(s, 2) ? PP_FLAG_DMA_SYNC_DEV : 0);
+		params.max_len = 1500;
+	}
 	CHECK_OK(page_pool_create(&params, &pool));
+	if (slot->book)
+		pp_device_put(slot->book->device); /* likewise */
 	if (own)
 		pp_provider_put(params.provider); /* goes with the pool, or with its last page */
 	return pool;
@@ -76,12 +91,23 @@ static void show_to_reader(struct slot *slot, struct page_pool *pool)
 }
 
 /* Not in the napi, slot->pool is NULL: nobody else takes himself for its consumer. */
-static void end_slot_pool(struct page_pool *pool, uint64_t allocated)
+static void end_slot_pool(struct page_pool *pool, struct book *book, uint64_t allocated)
 {
 	struct page_pool_stats s;
 
 	page_pool_ref(pool);
 	page_pool_destroy(pool);
+	if (book) {
+		struct page_pool_dma_stats d;
+
+		book->gone = true;
+		/* Each by one side, and none is under way. */
+		d = dma_of(pool);
+		CHECK_EQ(d.maps, d.unmaps + d.unmaps_destroy);
+		CHECK_EQ(book_mapped(book), 0);
+		pp_fetch_add_relaxed(&unmapped_by_destroy, d.unmaps_destroy);
+		pp_fetch_add_relaxed(&unmapped_on_leaving, d.unmaps);
+	}
 	s = stats_of(pool);
 	CHECK_EQ(s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order, allocated);
 	CHECK(s.alloc_slow <= s.alloc_empty + s.alloc_waive);
@@ -194,6 +220,8 @@ static void *produce(void *arg)
 			}
 			/* Alive, since this page of its is out. */
 			CHECK_PTR(page_pool_get_pp(m[i].page), m[i].pool);
+			if (rnd(&p->seed) & 4096)
+				page_pool_dma_sync_for_cpu(m[i].pool, m[i].page, 0, 64);
 			if (in_bulk)
 				bulk[nr++] = m[i].page;
 			else if (rnd_below(&p->seed, 8) == 0) { /* hold it beyond the put */
@@ -202,7 +230,8 @@ static void *produce(void *arg)
 				check_tag(m[i].page, m[i].tag);
 				pp_page_put(m[i].page);
 			} else {
-				page_pool_put_full_page(m[i].pool, m[i].page, false);
+				page_pool_put_page(m[i].pool, m[i].page,
+						   (unsigned)rnd_below(&p->seed, 2000), false);
 			}
 		}
 		pp_fetch_add_relaxed(&taken_by_producers, n);
@@ -269,12 +298,13 @@ static void poll(struct slot *slot, uint64_t *s)
 static void replace(struct slot *slot, uint64_t *s)
 {
 	struct page_pool *pool = slot->pool;
+	struct book *book = slot->book;
 	uint64_t allocated = slot->allocated;
 
 	slot->pool = NULL;
 	show_to_reader(slot, NULL);
 	CHECK_OK(pp_napi_exit(slot->napi));
-	end_slot_pool(pool, allocated);
+	end_slot_pool(pool, book, allocated);
 	while (pp_napi_enter(slot->napi)) /* the other consumer looks whether there is a pool */
 		sched_yield();
 	CHECK_PTR(slot->pool, NULL);
@@ -315,11 +345,13 @@ static uint64_t reads;
 static void *read_all(void *unused)
 {
 	struct page_pool_stats last[SLOTS];
+	struct page_pool_dma_stats last_dma[SLOTS];
 	uint32_t id[SLOTS] = {0};
 
 	(void)unused;
 	while (!pp_load_relaxed(&stop_reading)) {
 		for (int k = 0; k < SLOTS; k++) {
+			struct page_pool_dma_stats d = {0};
 			struct page_pool_stats s;
 			struct page_pool *pool;
 
@@ -332,6 +364,8 @@ static void *read_all(void *unused)
 				continue;
 			CHECK(page_pool_inflight(pool) >= 0);
 			s = stats_of(pool);
+			if (page_pool_device(pool))
+				d = dma_of(pool);
 			if (page_pool_id(pool) == id[k]) {
 				/* Destroyed meanwhile: what stragglers do to this one is only
 				 * right when they are through. acquire: after the statistics. */
@@ -340,10 +374,14 @@ static void *read_all(void *unused)
 #define FORWARD(group, name) CHECK(s.group##_##name >= last[k].group##_##name);
 				PAGE_POOL_STATS(FORWARD)
 #undef FORWARD
+#define FORWARD(name) CHECK(d.name >= last_dma[k].name);
+				PAGE_POOL_DMA_STATS(FORWARD)
+#undef FORWARD
 			}
 			CHECK(page_pool_inflight(pool) >= 0);
 			id[k] = page_pool_id(pool);
 			last[k] = s;
+			last_dma[k] = d;
 			page_pool_unref(pool); /* may be the end of it */
 			pp_fetch_add_relaxed(&reads, 1u);
 		}
@@ -406,7 +444,7 @@ static void stress(void)
 	/* Destroyed while the producers still have pages of theirs. */
 	for (int k = 0; k < SLOTS; k++) {
 		show_to_reader(&slots[k], NULL);
-		end_slot_pool(slots[k].pool, slots[k].allocated);
+		end_slot_pool(slots[k].pool, slots[k].book, slots[k].allocated);
 		CHECK_OK(pp_napi_destroy(slots[k].napi));
 	}
 	for (unsigned i = 0; i < nr_producers; i++) {
@@ -421,15 +459,16 @@ static void stress(void)
 	pthread_join(reader, NULL);
 
 	printf("# seed %" PRIu64 ": %u producers, %" PRIu64 " pools, %" PRIu64 " messages, %" PRIu64
-	       " of them held, %" PRIu64 " times out of pages, %" PRIu64 " reads\n",
+	       " of them held, %" PRIu64 " times out of pages, %" PRIu64 " reads, %" PRIu64
+	       " pages unmapped, %" PRIu64 " of them by destroy\n",
 	       seed0, nr_producers, pools_made, taken_by_producers, held_by_producers, out_of_pages,
-	       reads);
+	       reads, unmapped_on_leaving + unmapped_by_destroy, unmapped_by_destroy);
 	/* Nobody is left, and nothing is. */
 	CHECK_EQ(refs_of(shared), 1);
 	CHECK_EQ(pages_out(shared), 0);
 	CHECK_ARENA(shared);
 	pp_provider_put(shared);
-	CHECK(pools_made && held_by_producers);
+	CHECK(pools_made && held_by_producers && unmapped_on_leaving && unmapped_by_destroy);
 }
 
 TEST(stress)

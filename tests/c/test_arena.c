@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The arena: limit, growth, merging, who has the memory, magazines of threads. */
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -488,6 +492,29 @@ TEST(many_arenas_at_once)
 		end(pool[k], arena[k]);
 }
 
+#ifndef PP_TSAN /* which takes the fork handlers of a process with threads for a race */
+/* 77: what it tries is not to be had here. */
+static void in_a_child(int (*fn)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setjmp(test_end))
+			_exit(1);
+		_exit(fn());
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		printf("# skipped: the system does not do that\n");
+	else
+		CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+#endif
+
 /* ---- little address space (ulimit -v) ----------------------------------------------------------
  */
 
@@ -537,23 +564,167 @@ static int with_little_address_space(void)
 
 TEST(little_address_space)
 {
-	pid_t pid = fork();
-	int status;
-
-	CHECK(pid >= 0);
-	if (!pid) {
-		if (setjmp(test_end))
-			_exit(1);
-		_exit(with_little_address_space());
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77)
-		printf("# skipped: no such limit here\n");
-	else
-		CHECK_EQ(WEXITSTATUS(status), 0);
+	in_a_child(with_little_address_space);
 }
 #endif
+
+/* ---- NUMA -------------------------------------------------------------------------------------
+ */
+
+/* The kernel's own word, not the library's: can memory be bound to node 0 here? */
+static bool can_bind(void)
+{
+	unsigned long nodes = 1;
+	void *memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool can;
+
+	CHECK(memory != MAP_FAILED);
+	can = !syscall(SYS_mbind, memory, MIB, MPOL_PREFERRED, &nodes, 8 * sizeof(nodes), 0);
+	munmap(memory, MIB);
+	if (!can)
+		printf("# no mbind(2) here\n");
+	return can;
+}
+
+/* The node that the memory at this address prefers; -1: none. */
+static int node_of_policy(const void *address)
+{
+	unsigned long nodes[PP_MAX_NUMA_NODES / 8 / sizeof(unsigned long)] = {0};
+	const int word = 8 * sizeof(nodes[0]);
+	int mode;
+
+	CHECK_EQ(syscall(SYS_get_mempolicy, &mode, nodes, (unsigned long)PP_MAX_NUMA_NODES, address,
+			 MPOL_F_ADDR),
+		 0);
+	if (mode != MPOL_PREFERRED)
+		return -1;
+	for (int nid = 0; nid < PP_MAX_NUMA_NODES; nid++)
+		if (nodes[nid / word] >> (nid % word) & 1)
+			return nid;
+	return -1;
+}
+
+/* Where the page of this address is; a negative errno: none is. */
+static int node_of_page(void *address)
+{
+	int status = -EIO;
+
+	CHECK_EQ(syscall(SYS_move_pages, 0, 1ul, &address, NULL, &status, 0), 0);
+	return status;
+}
+
+static struct pp_provider *arena_on(int nid, unsigned huge)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena;
+
+	params.limit = 12 * MIB;
+	params.nid = nid;
+	params.huge = huge;
+	CHECK_OK(pp_arena_create(&params, &arena));
+	return arena;
+}
+
+/* All its pages, of several chunks; the memory of each is touched. */
+static struct page_pool *all_pages(struct pp_provider *arena, struct pp_page **p)
+{
+	struct page_pool *pool = make_pool(arena, 0, NULL);
+
+	alloc_n(pool, 3072, p);
+	CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+	for (int i = 0; i < 3072; i++)
+		memset(pp_page_address(p[i]), i, PP_PAGE_SIZE);
+	return pool;
+}
+
+TEST(bound_to_its_node)
+{
+	static const unsigned kinds[] = {PP_HUGE_NONE, PP_HUGE_THP};
+	static struct pp_page *p[3072];
+	bool can = can_bind();
+
+	for (size_t k = 0; k < PP_ARRAY_SIZE(kinds); k++) {
+		struct pp_provider *arena;
+		struct page_pool *pool;
+
+		if (kinds[k] == PP_HUGE_THP &&
+		    access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK))
+			continue;
+		arena = arena_on(0, kinds[k]);
+		/* It says so before the first page. */
+		CHECK_EQ(info_of(arena).lacks & PP_LACKS_NODE, can ? 0 : PP_LACKS_NODE);
+		CHECK_EQ(info_of(arena).nid, 0);
+		pool = all_pages(arena, p);
+		for (int i = 0; i < 3072; i++)
+			CHECK_EQ(pp_page_nid(p[i]), 0);
+		for (int i = 0; can && i < 3072; i += 256) {
+			CHECK_EQ(node_of_policy(pp_page_address(p[i])), 0);
+			CHECK_EQ(node_of_page(pp_page_address(p[i])), 0);
+			CHECK_EQ(node_of_policy(p[i]), 0);
+			CHECK_EQ(node_of_policy(arena->held + (p[i] - arena->pages)), 0);
+		}
+		put_n(pool, 3072, p, false);
+		end(pool, arena);
+	}
+}
+
+TEST(bound_to_nothing_without_a_node)
+{
+	static struct pp_page *p[3072];
+	struct pp_provider *arena = arena_on(PP_NUMA_NO_NODE, PP_HUGE_NONE);
+	struct page_pool *pool = all_pages(arena, p);
+
+	CHECK_EQ(info_of(arena).lacks, 0);
+	for (int i = 0; can_bind() && i < 3072; i += 1024) {
+		CHECK_EQ(node_of_policy(pp_page_address(p[i])), -1);
+		CHECK_EQ(node_of_policy(p[i]), -1);
+	}
+	put_n(pool, 3072, p, false);
+	end(pool, arena);
+}
+
+/* The arena works, and says that the node is a label. */
+TEST(node_that_is_not_there)
+{
+	static struct pp_page *p[3072];
+	char path[64];
+	int nid = 0;
+
+	do
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", ++nid);
+	while (!access(path, F_OK));
+	for (int k = 0; k < 2; k++, nid = PP_MAX_NUMA_NODES - 1) {
+		struct pp_provider *arena = arena_on(nid, PP_HUGE_NONE);
+		struct page_pool *pool = all_pages(arena, p);
+
+		CHECK_EQ(info_of(arena).lacks, PP_LACKS_NODE);
+		CHECK_EQ(info_of(arena).nid, nid);
+		CHECK_EQ(pp_page_nid(p[0]), nid);
+		CHECK_EQ(pp_page_nid(p[3071]), nid);
+		put_n(pool, 3072, p, false);
+		end(pool, arena);
+	}
+}
+
+/* Memory that somebody has is where it is. */
+TEST(region_is_not_bound)
+{
+	struct pp_region_params params = PP_REGION_PARAMS_INIT;
+	struct pp_provider *region;
+
+	params.length = MIB;
+	params.memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(params.memory != MAP_FAILED);
+	for (params.nid = 0; params.nid < PP_MAX_NUMA_NODES; params.nid += PP_MAX_NUMA_NODES - 1) {
+		CHECK_OK(pp_region_create(&params, &region));
+		CHECK_EQ(info_of(region).lacks, 0);
+		CHECK_EQ(info_of(region).nid, params.nid);
+		if (can_bind())
+			CHECK_EQ(node_of_policy(params.memory), -1);
+		pp_provider_put(region);
+	}
+	munmap(params.memory, MIB);
+}
 
 /* ---- huge pages -------------------------------------------------------------------------------
  */
@@ -584,6 +755,96 @@ TEST(transparent_huge_pages)
 	page_pool_put_full_page(pool, page, true);
 	end(pool, arena);
 }
+
+#ifndef PP_TSAN /* which takes the fork handlers of a process with threads for a race */
+#define THP "/sys/kernel/mm/transparent_hugepage/"
+
+/* This mount namespace's file says that. */
+static bool let_say(const char *path, const char *text)
+{
+	char own[] = "/tmp/pagepool-test-XXXXXX";
+	int fd = mkstemp(own), err;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	(void)umount2(path, MNT_DETACH); /* what it was made to say before */
+	err = mount(own, path, NULL, MS_BIND, NULL);
+	unlink(own);
+	return !err;
+}
+
+static unsigned lacks_thp(unsigned huge)
+{
+	struct pp_provider *arena = arena_on(PP_NUMA_NO_NODE, huge);
+	struct page_pool *pool = make_pool(arena, 0, NULL);
+	struct pp_page *page = page_pool_alloc_pages(pool);
+	unsigned lacks = info_of(arena).lacks;
+
+	CHECK(page);
+	memset(pp_page_address(page), 1, PP_PAGE_SIZE);
+	page_pool_put_full_page(pool, page, true);
+	end(pool, arena);
+	return lacks;
+}
+
+/* 77: the system does not let us. */
+static int with_thp_settings(void)
+{
+	static const struct {
+		const char *all, *of_2m; /* of_2m NULL: leave it */
+		unsigned lacks;
+	} settings[] = {
+		{"always madvise [never]\n", NULL, PP_LACKS_THP},
+		{"always [madvise] never\n", NULL, 0},
+		{"[always] madvise never\n", NULL, 0},
+		{"", NULL, 0}, /* it does not say */
+		{"always madvise [never]\n", "always inherit [madvise] never\n", 0},
+		{"[always] madvise never\n", "always inherit madvise [never]\n", PP_LACKS_THP},
+		{"[always] madvise never\n", "always [inherit] madvise never\n", 0},
+		{"always madvise [never]\n", "always [inherit] madvise never\n", PP_LACKS_THP},
+	};
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return 77;
+	/* Whatever this machine says of that size. */
+	if (!access(THP "hugepages-2048kB/enabled", F_OK) &&
+	    !let_say(THP "hugepages-2048kB/enabled", "always [inherit] madvise never\n"))
+		return 77;
+	for (size_t i = 0; i < PP_ARRAY_SIZE(settings); i++) {
+		if (settings[i].of_2m && access(THP "hugepages-2048kB/enabled", F_OK))
+			break; /* before Linux 6.8 */
+		if (!let_say(THP "enabled", settings[i].all) ||
+		    (settings[i].of_2m &&
+		     !let_say(THP "hugepages-2048kB/enabled", settings[i].of_2m)))
+			return 77;
+		printf("# setting %zu\n", i);
+		CHECK_EQ(lacks_thp(PP_HUGE_THP), settings[i].lacks);
+		CHECK_EQ(lacks_thp(PP_HUGE_NONE), 0); /* it was not asked for */
+	}
+	return 0;
+}
+
+/* The process has them switched off for itself. */
+static int without_thp(void)
+{
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+		return 77;
+	CHECK_EQ(lacks_thp(PP_HUGE_THP), PP_LACKS_THP);
+	CHECK_EQ(lacks_thp(PP_HUGE_NONE), 0);
+	return 0;
+}
+
+TEST(transparent_huge_pages_switched_off)
+{
+	if (access(THP "enabled", R_OK)) {
+		printf("# skipped: a system without\n");
+		return;
+	}
+	in_a_child(with_thp_settings);
+	in_a_child(without_thp);
+}
+#endif
 
 static long free_huge_pages(void)
 {

@@ -8,9 +8,9 @@
  */
 #include <semaphore.h>
 
+#include "book.h"
 #include "core/iommu.h"
 #include "core/magazine.h"
-#include "test.h"
 
 /* What failed, in the order it was met. */
 static char met[4096];
@@ -486,10 +486,436 @@ TEST(region_of_nothing)
 		CHECK_PTR(region, NULL);
 	}
 	pp_sys_fail_nth(0);
-	CHECK_EQ(fails,
-		 5); /* itself, address space and memory of the metadata and of what is held */
+	/* Itself; address space, and memory, for the pages' metadata and for who holds them. */
+	CHECK_EQ(fails, 5);
 	CHECK_EQ(region_released, 0);
 	CHECK_ARENA(region);
 	pp_provider_put(region);
 	CHECK_EQ(region_released, 1);
+}
+
+/* ---- DMA
+ * ------------------------------------------------------------------------------------------
+ */
+
+/*
+ * A sequence with mapped pages, tracked and not, in which an allocation or a mapping may fail: it
+ * makes do with what it is given, which is what is documented (NULL, or fewer pages), and checks
+ * after each step that pool, provider and device agree.
+ */
+struct dma_run {
+	struct book *book;
+	struct pp_provider *arena;
+	struct page_pool *pools[3];
+	uint64_t maps, map_errors; /* of pools that are gone */
+	uint64_t missed;           /* pages that were asked for and not to be had */
+};
+
+static void agree(struct dma_run *r)
+{
+	uint64_t pages = 0, out = 0, maps = r->maps, errors = r->map_errors;
+
+	for (size_t i = 0; i < PP_ARRAY_SIZE(r->pools); i++) {
+		struct page_pool *pool = r->pools[i];
+		struct page_pool_dma_stats d;
+		struct page_pool_stats s;
+
+		if (!pool)
+			continue;
+		CHECK_POOL(pool);
+		d = dma_of(pool);
+		s = stats_of(pool);
+		CHECK(s.alloc_slow <= s.alloc_empty + s.alloc_waive);
+		CHECK(page_pool_inflight(pool) >= 0);
+		CHECK_EQ(d.maps - d.unmaps - d.unmaps_destroy, page_pool_inflight(pool));
+		pages += (uint64_t)page_pool_inflight(pool);
+		out += (uint64_t)page_pool_inflight(pool) << page_pool_order(pool);
+		maps += d.maps;
+		errors += d.map_errors;
+	}
+	CHECK_EQ(book_mapped(r->book), pages);
+	CHECK_EQ(pages_out(r->arena), out);
+	CHECK_EQ(r->book->maps, maps);
+	CHECK_EQ(r->book->map_fails, errors);
+	CHECK_ARENA(r->arena);
+}
+
+static struct pp_page *may_alloc(struct dma_run *r, struct page_pool *pool)
+{
+	struct page_pool_stats s = stats_of(pool), t;
+	struct pp_page *page = page_pool_alloc_pages(pool);
+
+	t = stats_of(pool);
+	CHECK_EQ(t.alloc_fast + t.alloc_refill + t.alloc_slow + t.alloc_slow_high_order -
+			 (s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order),
+		 page != NULL);
+	if (page)
+		CHECK(book_of(r->book, page));
+	else
+		r->missed++;
+	agree(r);
+	return page;
+}
+
+/* Destroyed, with a page out: it is unmapped by then, or if untracked when it comes back. */
+static void end_one(struct dma_run *r, int which, struct pp_page *page)
+{
+	struct page_pool *pool = r->pools[which];
+	struct page_pool_dma_stats d;
+
+	page_pool_ref(pool);
+	page_pool_destroy(pool);
+	d = dma_of(pool);
+	CHECK_EQ(page_pool_inflight(pool), page != NULL);
+	if (page)
+		page_pool_put_full_page(pool, page, true);
+	CHECK_EQ(page_pool_inflight(pool), 0);
+	d = dma_of(pool);
+	CHECK_EQ(d.maps, d.unmaps + d.unmaps_destroy);
+	CHECK_EQ(d.unmaps_skipped, d.unmaps_destroy);
+	r->maps += d.maps;
+	r->map_errors += d.map_errors;
+	r->pools[which] = NULL;
+	page_pool_unref(pool);
+	agree(r);
+}
+
+static void use_pools(struct dma_run *r)
+{
+	struct page_pool *pool = r->pools[0], *big = r->pools[1], *old = r->pools[2];
+	struct pp_page *p[200], *b[3], *late, *piece[5];
+	size_t got, nr = 0, offset;
+
+	/* One by one, in bulk, of a higher order. */
+	p[0] = may_alloc(r, pool);
+	got = page_pool_alloc_pages_bulk(pool, 150, p + 1);
+	r->missed += 150 - got;
+	for (size_t i = 1; i <= got; i++)
+		CHECK(book_of(r->book, p[i]));
+	agree(r);
+	for (int i = 0; i < 3; i++)
+		b[i] = may_alloc(r, big);
+	/* Back: one by one, held, in bulk, so that some do not fit. */
+	if (p[0])
+		page_pool_put_full_page(pool, p[0], true);
+	for (size_t i = 1; i <= 3 && i <= got; i++) {
+		pp_page_get(p[i]);
+		page_pool_put_full_page(pool, p[i], i % 2);
+		pp_page_put(p[i]);
+	}
+	if (got > 3)
+		page_pool_put_page_bulk(p + 4, got - 3);
+	agree(r);
+	for (int i = 0; i < 3; i++)
+		if (b[i])
+			page_pool_put_full_page(big, b[i], i == 1);
+	agree(r);
+	/* In pieces. */
+	for (int i = 0; i < 5; i++) {
+		piece[nr] = page_pool_alloc_frag(pool, &offset, 1500);
+		if (piece[nr])
+			nr++;
+		else
+			r->missed++;
+		agree(r);
+	}
+	put_n(pool, nr, piece, true);
+	agree(r);
+	/* To another node, and on. */
+	CHECK_OK(page_pool_update_nid(pool, 1));
+	agree(r);
+	for (int i = 0; i < 10; i++)
+		p[i] = may_alloc(r, pool); /* waives */
+	for (int i = 0; i < 10; i++)
+		if (p[i])
+			page_pool_put_full_page(pool, p[i], false);
+	agree(r);
+	late = may_alloc(r, old);
+	end_one(r, 2, late);
+	late = may_alloc(r, big);
+	end_one(r, 1, late);
+	late = may_alloc(r, pool);
+	end_one(r, 0, late);
+}
+
+static struct page_pool_params dma_params(struct dma_run *r, int which)
+{
+	static const unsigned flags[] = {PP_FLAG_DMA_SYNC_DEV, 0, PP_FLAG_NO_TRACKING};
+	struct page_pool_params params = book_params(r->book, r->arena, 16, flags[which]);
+
+	params.order = which == 1 ? 3 : 0;
+	return params;
+}
+
+static void end_run(struct dma_run *r)
+{
+	CHECK_EQ(refs_of(r->arena), 1);
+	CHECK_EQ(pages_out(r->arena), 0);
+	pp_provider_put(r->arena);
+	book_end(r->book);
+}
+
+/* Every mapping in turn, until it runs through; and then from every mapping on, all of them. */
+TEST(every_mapping)
+{
+	uint64_t missed = 0, mappings = 0;
+
+	for (int64_t nth = 1;; nth++) {
+		struct dma_run r = {.arena = make_arena(8 * MIB), .book = book_create(true)};
+		bool failed;
+
+		for (int i = 0; i < 3; i++) {
+			struct page_pool_params params = dma_params(&r, i);
+
+			CHECK_OK(page_pool_create(&params, &r.pools[i]));
+		}
+		r.book->fail = nth;
+		use_pools(&r);
+		failed = r.book->fail <= 0;
+		CHECK_EQ(r.map_errors, failed ? 1 : 0);
+		/* 64 are asked for where one is needed: it takes a higher order to be missed. */
+		CHECK(r.missed <= 1 && (failed || !r.missed));
+		missed += r.missed;
+		mappings = r.maps;
+		end_run(&r);
+		if (!failed)
+			break;
+	}
+	printf("# %" PRIu64 " mappings, %" PRIu64 " pages missed\n", mappings, missed);
+	CHECK(mappings > 200);
+	CHECK_EQ(missed, 3); /* those of the higher order */
+}
+
+static void fail_from_now_on(struct book *book, void *memory)
+{
+	int64_t *left = book->ctx;
+
+	if (--*left == 0)
+		book->fail = FAIL_ALL;
+}
+
+TEST(no_mapping_from_then_on)
+{
+	uint64_t missed = 0;
+
+	for (int64_t n = 1;; n++) {
+		struct dma_run r = {.arena = make_arena(8 * MIB), .book = book_create(true)};
+		int64_t left = n;
+
+		for (int i = 0; i < 3; i++) {
+			struct page_pool_params params = dma_params(&r, i);
+
+			CHECK_OK(page_pool_create(&params, &r.pools[i]));
+		}
+		r.book->ctx = &left;
+		r.book->on_map = fail_from_now_on;
+		use_pools(&r);
+		missed += r.missed;
+		end_run(&r);
+		if (left > 0)
+			break;
+	}
+	CHECK(missed > 100);
+}
+
+/* A device that could not be made is not there; a pool that could not be made has let go of it. */
+static void dma_faults(int64_t nth)
+{
+	struct pp_device_params dp = PP_DEVICE_PARAMS_INIT;
+	struct dma_run r = {.maps = 0};
+	struct pp_device *device;
+	struct pp_napi *napi;
+
+	CHECK_OK(pp_napi_create(&napi));
+	r.book = book_create(true);
+	r.arena = make_arena(8 * MIB);
+	pp_sys_fail_nth(nth);
+	dp.map = book_map;
+	dp.unmap = book_unmap;
+	MUST(device, pp_device_create(&dp, &device), "no memory for a device");
+	for (int i = 0; i < 3; i++) {
+		struct page_pool_params params = dma_params(&r, i);
+
+		params.napi = napi;
+		MUST(r.pools[i], page_pool_create(&params, &r.pools[i]), "no memory ");
+		CHECK_EQ(r.book->device->refs, 2 + i);
+		CHECK_EQ(refs_of(r.arena), 2 + i);
+		CHECK_EQ(napi->refs, 2 + i);
+	}
+	use_pools(&r);
+	if (r.missed)
+		strcat(met, "page ");
+	CHECK_EQ(napi->refs, 1);
+	CHECK_OK(pp_napi_destroy(napi));
+	pp_device_put(device);
+	end_run(&r);
+}
+
+static void *dma_faults_on_thread(void *arg)
+{
+	dma_faults(*(int64_t *)arg);
+	return NULL;
+}
+
+TEST(every_fault_with_a_device)
+{
+	static char all[1 << 14];
+	int64_t n = 0, left;
+
+	all[0] = '\0';
+	page_pool_set_log(hear, NULL);
+	do {
+		met[0] = '\0';
+		n++;
+		on_thread(dma_faults_on_thread, &n);
+		left = pp_sys_fail_nth(0);
+		printf("# %" PRId64 ": %s\n", n, met[0] ? met : left > 0 ? "none" : "unnoticed");
+		strcat(all, met);
+	} while (left <= 0);
+	page_pool_set_log(NULL, NULL);
+	CHECK(strstr(all, "device_create"));
+	CHECK(strstr(all, "pools[i]"));
+	/* A pool: itself, its ring, what it tracks with, its napi; one does not track. */
+	CHECK(n > 1 + 3 * 3 + 2); /* and the device */
+}
+
+/* Memory that cannot be bound is memory all the same: said, and not a failure. */
+TEST(arena_that_cannot_be_bound)
+{
+	struct pp_arena_params params = PP_ARENA_PARAMS_INIT;
+	struct pp_provider *arena;
+	unsigned lacks = 0, failed = 0;
+	int64_t n = 0, left;
+
+	params.limit = 4 * MIB;
+	params.nid = 0;
+	CHECK_OK(pp_arena_create(&params, &arena));
+	left = info_of(arena).lacks;
+	pp_provider_put(arena);
+	if (left) {
+		printf("# skipped: no mbind(2) here\n");
+		return;
+	}
+	do {
+		struct page_pool *pool;
+		struct pp_page *page;
+		int err;
+
+		pp_sys_fail_nth(++n);
+		err = pp_arena_create(&params, &arena);
+		left = pp_sys_fail_nth(0);
+		if (err) {
+			CHECK_EQ(err, -ENOMEM);
+			failed++;
+			continue;
+		}
+		CHECK_EQ(info_of(arena).lacks, left <= 0 ? PP_LACKS_NODE : 0);
+		lacks += left <= 0;
+		pool = make_pool(arena, 0, NULL);
+		alloc_n(pool, 1, &page);
+		CHECK_EQ(pp_page_nid(page), 0);
+		page_pool_put_full_page(pool, page, true);
+		end(pool, arena);
+	} while (left <= 0);
+	CHECK_EQ(failed, 4); /* itself, memory, and metadata of two kinds */
+	CHECK_EQ(lacks, 3);  /* memory, and metadata of two kinds */
+}
+
+/* ---- a provider of the caller's own
+ * ------------------------------------------------------------
+ */
+
+struct blocks {
+	unsigned out, released;
+};
+
+static size_t give_blocks(void *ctx, unsigned order, int nid, size_t n, void **memory)
+{
+	struct blocks *blocks = ctx;
+
+	for (size_t i = 0; i < n; i++) {
+		memory[i] = aligned_alloc(PP_PAGE_SIZE, PP_PAGE_SIZE << order);
+		CHECK(memory[i]);
+	}
+	blocks->out += (unsigned)n;
+	return n;
+}
+
+static void take_block(void *ctx, void *memory, unsigned order)
+{
+	struct blocks *blocks = ctx;
+
+	blocks->out--;
+	free(memory);
+}
+
+static void release_blocks(void *ctx)
+{
+	struct blocks *blocks = ctx;
+
+	CHECK_EQ(blocks->out, 0);
+	blocks->released++;
+}
+
+TEST(provider_of_nothing)
+{
+	struct pp_provider_params params = PP_PROVIDER_PARAMS_INIT;
+	struct blocks blocks = {0};
+	unsigned failed = 0, dry = 0;
+	int64_t n = 0, left;
+
+	params.max_bytes = 12 * MIB;
+	params.nid = 0;
+	params.ctx = &blocks;
+	params.alloc = give_blocks;
+	params.free = take_block;
+	params.release = release_blocks;
+	do {
+		static struct pp_page *p[3072];
+		struct pp_provider *provider = NULL;
+		struct page_pool *pool;
+		const char *why;
+		size_t got;
+		int err;
+
+		pp_sys_fail_nth(++n);
+		err = pp_provider_create(&params, &provider);
+		left = pp_sys_fail_nth(0);
+		if (err) {
+			CHECK_EQ(err, -ENOMEM);
+			CHECK(strstr(page_pool_last_error(), "provider"));
+			CHECK_PTR(provider, NULL);
+			failed++;
+			continue;
+		}
+		pool = make_pool(provider, 1, NULL);
+		if (left > 0) {
+			/* Not used up: more metadata may not be had. */
+			pp_sys_fail_nth(left);
+			got = page_pool_alloc_pages_bulk(pool, 3072, p);
+			left = pp_sys_fail_nth(0);
+		} else {
+			got = page_pool_alloc_pages_bulk(pool, 3072, p);
+		}
+		CHECK_POOL(pool);
+		CHECK(pp_user_provider_is_valid(provider, &why));
+		if (got < 3072) {
+			CHECK_EQ(got % PP_CHUNK_PAGES, 0);
+			CHECK_EQ(info_of(provider).failed, 1);
+			dry++;
+		}
+		CHECK_EQ(blocks.out, got);
+		alloc_n(pool, 3072 - got, p + got);
+		CHECK_PTR(page_pool_alloc_pages(pool), NULL);
+		put_n(pool, 3072, p, false);
+		page_pool_destroy(pool);
+		CHECK_EQ(blocks.out, 0);
+		CHECK(pp_user_provider_is_valid(provider, &why));
+		CHECK_EQ(blocks.released, 0);
+		pp_provider_put(provider);
+		CHECK_EQ(blocks.released, 1);
+		blocks.released = 0;
+	} while (left <= 0);
+	CHECK_EQ(failed, 3); /* itself, and address space for metadata of two kinds */
+	CHECK_EQ(dry, 6);    /* three chunks of metadata of two kinds */
 }

@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # Checks the models, exhaustively, and that each planted bug is found: run.sh [model.pml ...]
-# A model names its planted bugs in its head comment, each a macro at the start of a line.
+# A model names its planted bugs in its head comment, each a macro at the start of a line; and
+# before them the sizes that it is checked in, if several, each a line of macros. A bug has to be
+# found in one of these, which are tried in their order.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,15 +14,18 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
-# check model [-DBUG]: the number of errors that the exhaustive search found.
+# check -O model [-DMACRO[=VALUE] ...]: the number of errors that the exhaustive search found.
 check() {
 	rm -f "$work"/pan*
 	(
 		cd "$work"
-		spin -a ${2:+"$2"} "$1" >spin.log 2>&1
+		optimize=$1
+		model=$2
+		shift 2
+		spin -a "$@" "$model" >spin.log 2>&1
 		# -DSAFETY: assertions and dead ends are what is looked for.
-		"${CC:-cc}" -O1 -w -DSAFETY -DVECTORSZ=2048 -o pan pan.c
-		./pan -m100000 >pan.log 2>&1
+		"${CC:-cc}" "$optimize" -w -DSAFETY -DVECTORSZ=2048 -o pan pan.c
+		./pan -m1000000 >pan.log 2>&1
 	) || {
 		cat "$work/spin.log" "$work/pan.log" >&2 2>/dev/null || true
 		return 1
@@ -30,6 +35,20 @@ check() {
 		return 1
 	fi
 	sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$work/pan.log"
+}
+
+# differs model size -DBUG: the bug is in what is checked in this size at all.
+differs() {
+	"${CC:-cc}" -E -P -x c $2 "$1" >"$work/right.i"
+	"${CC:-cc}" -E -P -x c $2 "$3" "$1" >"$work/bug.i"
+	! cmp -s "$work/right.i" "$work/bug.i"
+}
+
+# macros SIZE=2 ...: as arguments.
+macros() {
+	for macro in "$@"; do
+		printf -- '-D%s ' "$macro"
+	done
 }
 
 n=0
@@ -49,17 +68,27 @@ echo "TAP version 13"
 for model in "$@"; do
 	model=$(cd "$(dirname "$model")" && pwd)/$(basename "$model")
 	name=$(basename "$model" .pml)
-	errors=$(check "$model")
-	# A step that no run takes proves nothing.
-	if grep '\.pml:[0-9]*, state' "$work/pan.log" | grep -v -e -end- >"$work/unreached"; then
-		sed 's/^/# unreached: /' "$work/unreached"
-		errors=unreached
-	fi
-	states=$(sed -n 's/ *\([0-9]*\) states, stored.*/\1/p' "$work/pan.log")
-	say "$([ "$errors" = 0 ] && echo 1)" "$name: right in all $states states"
+	sed -n '/^ \* Sizes/,/^ \*$/s/^ \*   \([A-Z].*\)/\1/p' "$model" >"$work/sizes"
+	[ -s "$work/sizes" ] || echo >"$work/sizes"
+	while read -r size; do
+		errors=$(check -O1 "$model" $(macros $size))
+		# A step that no run takes proves nothing.
+		if grep '\.pml:[0-9]*, state' "$work/pan.log" | grep -v -e -end- >"$work/unreached"; then
+			sed 's/^/# unreached: /' "$work/unreached"
+			errors=unreached
+		fi
+		states=$(sed -n 's/ *\([0-9]*\) states, stored.*/\1/p' "$work/pan.log")
+		say "$([ "$errors" = 0 ] && echo 1)" "$name: right in all $states states${size:+, $size}"
+	done <"$work/sizes"
 	for bug in $(sed -n '/Planted bugs/,/\*\//s/^ \*   \([A-Z_]*\) .*/\1/p' "$model"); do
-		errors=$(check "$model" "-D$bug")
-		say "$([ "$errors" -gt 0 ] && echo 1)" "$name: $bug is found"
+		found=
+		while [ -z "$found" ] && read -r size; do
+			differs "$model" "$(macros $size)" "-D$bug" || continue
+			# Found soon: most of the time goes into compiling.
+			errors=$(check -O0 "$model" $(macros $size) "-D$bug")
+			[ "$errors" -eq 0 ] || found=1
+		done <"$work/sizes"
+		say "$found" "$name: $bug is found${size:+, $size}"
 	done
 done
 echo "1..$n"

@@ -77,7 +77,8 @@ class World:
     def seen(self) -> dict[str, list[Any]]:
         """All that can be seen of everything."""
         return {
-            "arenas": [tuple(arena.info) for arena in self.arenas],
+            # What the machine lacks is nothing that the model could know.
+            "arenas": [tuple(arena.info._replace(lacks=())) for arena in self.arenas],
             "pools": [self.pool(pool) for pool in self.pools],
             "pages": [self.page(page) for page in self.pages],
             "batches": [(len(batch), batch.held) for batch in self.batches],

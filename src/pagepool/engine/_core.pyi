@@ -59,6 +59,8 @@ class ArenaInfo(NamedTuple):
     """NUMA node of all its pages; ``None``: a page is on the node of the pool that asked for it."""
     huge: str
     """``"none"``, ``"thp"`` or ``"hugetlb"``."""
+    lacks: tuple[str, ...]
+    """What was asked for and is not to be had here, a sentence each; ``()``: nothing."""
 
 class Provider:
     """Where pages come from: an Arena or a Region. May serve several pools."""
@@ -87,7 +89,7 @@ class Arena(Provider):
 
         limit: bytes, rounded up to 4 MiB; 0: the machine's memory, 64 GiB at most.
         reserve: the last so many bytes below the limit are handed out marked ``pfmemalloc``.
-        node: NUMA node that the pages count as being on.
+        node: NUMA node that the memory is taken from, as long as it has some.
         huge: ask for transparent huge pages, or take reserved ones (and fail without).
 
         Raises InvalidParameter, NoMemory.
@@ -106,7 +108,10 @@ class Region(Provider):
     ) -> None:
         """Pages out of a writable, contiguous buffer of at least one aligned page.
 
-        reserve, node: as an Arena's. Raises InvalidParameter, NoMemory, BufferError (read-only).
+        reserve: as an Arena's.
+        node: NUMA node that the pages count as being on; the memory stays where it is.
+
+        Raises InvalidParameter, NoMemory, BufferError (read-only).
         """
 
     @staticmethod
@@ -179,7 +184,7 @@ class Iommu:
     def __init__(
         self, *, bits: SupportsIndex = 48, on_fault: Callable[[Fault], object] | None = None
     ) -> None:
-        """bits: of an address, 16 to 56.
+        """bits: of an address, 16 to 56; 0: 48.
 
         on_fault: is told of each refusal; ``None``: the logger ``pagepool`` is.
 
@@ -379,7 +384,8 @@ class PagePool:
         device: pages are mapped for it while they are in the pool.
         dma_sync: and synced for it when they enter and when they are recycled.
         dma_dir: who writes to them: the device, or both.
-        offset, max_len: which part of a page is the device's; ``None``: all behind offset.
+        offset, max_len: which part of a page is the device's; ``None``, and without dma_sync 0:
+        all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
         checked: remember who has which page since when (``holders()``), say in the errors where a
@@ -445,8 +451,9 @@ class PagePool:
     ) -> None:
         """What the device wrote into the page is the caller's to see; before it is looked at.
 
-        size bytes, from offset bytes into the device's part, or into the piece; ``None``: all
-        behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
+        size bytes, from offset bytes into the device's part of the page, or into the piece;
+        ``None``: all behind offset. What goes beyond the device's part is left out. Raises
+        PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
         """
 
     def _count_from(self, n: int, /) -> None:
@@ -469,7 +476,8 @@ class PagePool:
 
         Cache and ring go back to the provider. With pages out it lives on until the last one is
         put, and the logger ``pagepool`` hears every 60 s that it is stalled. Raises WrongContext
-        while another thread is in its napi.
+        while another thread is in its napi, and from within a callback of a device or in the middle
+        of an allocation.
         """
 
     def __enter__(self) -> Self: ...

@@ -44,6 +44,8 @@ from pagepool.engine.pagepool cimport (
     PP_HUGE_HUGETLB,
     PP_HUGE_NONE,
     PP_HUGE_THP,
+    PP_LACKS_NODE,
+    PP_LACKS_THP,
     PP_NUMA_NO_NODE,
     PP_REPORT_DEAD_POOL,
     PP_REPORT_WRONG_CONTEXT,
@@ -333,6 +335,7 @@ class ArenaInfo(typing.NamedTuple):
     failed: int
     node: int | None
     huge: str
+    lacks: tuple[str, ...]
 
 
 _HUGE = {"none": PP_HUGE_NONE, "thp": PP_HUGE_THP, "hugetlb": PP_HUGE_HUGETLB}
@@ -501,7 +504,20 @@ cdef object _info(pp_provider *provider):
         info.failed,
         None if info.nid == PP_NUMA_NO_NODE else info.nid,
         _HUGE_NAMES[info.huge],
+        _lacks(info),
     )
+
+
+cdef tuple _lacks(pp_provider_info info):
+    lacks = []
+    if info.lacks & PP_LACKS_NODE:
+        lacks.append(
+            f"the memory is not bound to NUMA node {info.nid}: the machine has no such node, or "
+            "does not let the process ask for one"
+        )
+    if info.lacks & PP_LACKS_THP:
+        lacks.append("no transparent huge pages: the system has them switched off")
+    return tuple(lacks)
 
 
 # ---- devices ----------------------------------------------------------------------------------------
@@ -655,7 +671,7 @@ cdef class Page:
             return errors.PageGone(text)
         if self.record.put is not None:
             text += (
-                f", at {_site_of(self.record.put)} by thread {_thread_name(self.record.put_thread)!r}"
+                f", at {_site_of(self.record.put)} by thread {_thread_of(self.record.put)!r}"
             )
         return self.record.add_to(errors.PageGone(text))
 
@@ -784,7 +800,8 @@ cdef class Page:
         if self.pool_.device_ is None:
             raise self.pool_.no_device()
         dma = page_pool_get_dma_addr(self.page)
-        if dma == 0:
+        # 0 is also an address that a device may have given.
+        if dma == 0 and self.pool_.closed_:
             raise errors.DeviceGone(
                 f"page allocated at {_where(self.code, self.lasti)} was unmapped when its pool "
                 "was closed"
@@ -1011,7 +1028,9 @@ cdef class PagePool:
     cdef object dma_dir_
     cdef Py_ssize_t offset_
     cdef Py_ssize_t max_len_
-    cdef uint64_t map_errors  # of these an OutOfPages has told
+    cdef bint special         # mapped or checked: Python code may run in the middle of a call
+    cdef Py_ssize_t inside    # such calls of the consumer's under way: it cannot be closed now
+    cdef bint destroyed       # closing is through
     cdef dict views           # address -> (Memory, its view), see Page.view
     cdef dict records         # checked: address -> Record of its last use; None: not checked
     cdef object checked_
@@ -1117,6 +1136,7 @@ cdef class PagePool:
         if self.checked_:
             self.records = {}
             _checked[page_pool_id(self.pool)] = self
+        self.special = device is not None or self.records is not None
         self.page_size_ = PP_PAGE_SIZE_ << params.order
 
     def __dealloc__(self):
@@ -1155,7 +1175,7 @@ cdef class PagePool:
         """Closed, and the last page is back: let the C pool go."""
         cdef page_pool *pool = self.pool
 
-        if not self.closed_ or pool is NULL or page_pool_inflight(pool) > 0:
+        if not self.destroyed or pool is NULL or page_pool_inflight(pool) > 0:
             return
         self.id_ = page_pool_id(pool)
         self.order_ = page_pool_order(pool)
@@ -1210,10 +1230,24 @@ cdef class PagePool:
 
     # -- allocate
 
+    cdef uint64_t enter(self) noexcept:
+        """A call of the consumer's into a special pool begins; mapping errors so far."""
+        cdef page_pool_dma_stats s
+
+        # First, since what goes below may run Python code.
+        self.inside += 1
+        if self.device_ is None:
+            return 0
+        self.device_.refusal = None
+        s.size = sizeof(s)
+        page_pool_get_dma_stats(self.pool, &s)
+        return s.map_errors
+
     def alloc(self):
         cdef pp_page *c
         cdef PyObject *code
         cdef int lasti
+        cdef uint64_t errors_before = 0
         cdef Page page = Page.__new__(Page)
 
         # The usual case without a call; the call finds out what is wrong.
@@ -1223,9 +1257,12 @@ cdef class PagePool:
             or (self.cnapi is not NULL and not pp_napi_entered(self.cnapi))
         ):
             self.check_consumer()
+        if self.special:
+            errors_before = self.enter()
         c = page_pool_alloc_pages(self.pool)
+        self.inside -= self.special
         if c is NULL:
-            raise self.out_of_pages()
+            raise self.out_of_pages(errors_before)
         code = _site(&lasti)
         _hold(page, self, c, code, lasti)
         if self.records is not None:
@@ -1239,15 +1276,19 @@ cdef class PagePool:
         cdef pp_page *c
         cdef PyObject *code
         cdef int lasti
+        cdef uint64_t errors_before = 0
 
         self.check_consumer()
         if size < 1 or size > self.page_size_:
             raise errors.InvalidParameter(
                 f"a piece of {size} bytes: must be from 1 to {self.page_size_}, the page of this pool"
             )
+        if self.special:
+            errors_before = self.enter()
         c = page_pool_alloc_frag(self.pool, &offset, size)
+        self.inside -= self.special
         if c is NULL:
-            raise self.out_of_pages()
+            raise self.out_of_pages(errors_before)
         code = _site(&lasti)
         _hold(piece, self, c, code, lasti)
         piece.memory = <char *>piece.memory + offset
@@ -1261,6 +1302,7 @@ cdef class PagePool:
     def alloc_bulk(self, Py_ssize_t n):
         cdef PageBatch batch
         cdef Py_ssize_t i
+        cdef uint64_t errors_before = 0
 
         self.check_consumer()
         if n < 1:
@@ -1269,9 +1311,14 @@ cdef class PagePool:
         batch.raw = <pp_page **>calloc(n, sizeof(pp_page *))
         if batch.raw is NULL:
             raise errors.NoMemory(f"no memory for a batch of {n} pages")
+        # Making the batch may have run Python code.
+        self.check_consumer()
+        if self.special:
+            errors_before = self.enter()
         batch.n = page_pool_alloc_pages_bulk(self.pool, n, batch.raw)
+        self.inside -= self.special
         if batch.n == 0:
-            raise self.out_of_pages()
+            raise self.out_of_pages(errors_before)
         batch.pool_ = self
         batch.born = generation
         batch.code = _site(&batch.lasti)
@@ -1285,30 +1332,31 @@ cdef class PagePool:
     cdef object no_device(self):
         return errors.NotSupported(f"pool {self.id} was made without a device")
 
-    cdef object out_of_pages(self):
+    cdef object out_of_pages(self, uint64_t errors_before):
+        """Why there is none: right after the call, with the mapping errors before it."""
         cdef object refusal = _refused.pop(PyThread_get_thread_ident(), None)
+        # Before any Python code (a device's own name), that may close the pool.
+        cdef uint32_t number = page_pool_id(self.pool)
+        cdef int32_t inflight = page_pool_inflight(self.pool)
         cdef page_pool_dma_stats s
 
         if refusal is not None:
             return errors.WrongContext(refusal)
 
         if self.device_ is not None:
-            refusal, self.device_.refusal = self.device_.refusal, None
             s.size = sizeof(s)
             page_pool_get_dma_stats(self.pool, &s)
-            if s.map_errors > self.map_errors and refusal is None:
-                refusal = self.device_.refused()
-            self.map_errors = s.map_errors
-        if refusal is not None:
-            error = errors.OutOfPages(
-                f"pool {page_pool_id(self.pool)} has no page: none could be mapped for device "
-                f"{self.device_.name}, {page_pool_inflight(self.pool)} pages in flight"
-            )
-            error.__cause__ = refusal
-            return error
+            if s.map_errors > errors_before:
+                refusal, self.device_.refusal = self.device_.refusal, None
+                error = errors.OutOfPages(
+                    f"pool {number} has no page: none could be mapped for device "
+                    f"{self.device_.name}, {inflight} pages in flight"
+                )
+                error.__cause__ = self.device_.refused() if refusal is None else refusal
+                return error
         return errors.OutOfPages(
-            f"pool {page_pool_id(self.pool)} has no page: its provider is at its limit or the "
-            f"system is out of memory, {page_pool_inflight(self.pool)} pages in flight"
+            f"pool {number} has no page: its provider is at its limit or the "
+            f"system is out of memory, {inflight} pages in flight"
         )
 
     # -- put
@@ -1408,6 +1456,7 @@ cdef class PagePool:
         )
         cdef Py_ssize_t part = self.offset_ + self.max_len_
         cdef Py_ssize_t at
+        cdef page_pool *pool
 
         page.check()
         if page.pool_ is not self:
@@ -1423,21 +1472,30 @@ cdef class PagePool:
         start = max(start + at, self.offset_)
         end = min(end + at, part)
         if start < end:
-            page_pool_dma_sync_for_cpu(self.pool, page.page, start - self.offset_, end - start)
+            # Meanwhile the page may be put, and be the last of a pool that was closed.
+            pool = self.pool
+            page_pool_ref(pool)
+            page_pool_dma_sync_for_cpu(pool, page.page, start - self.offset_, end - start)
+            page_pool_unref(pool)
 
     # -- settings
 
     def _count_from(self, n):
+        cdef uint64_t count = _unsigned(n, "n", 0xffffffffffffffff)
+
         if self.inflight or self.closed_:
             raise errors.InvalidParameter("pages have come already: only a new pool counts from n")
-        pp_pool_count_from(self.pool, _unsigned(n, "n", 0xffffffffffffffff))
+        pp_pool_count_from(self.pool, count)
 
     def update_nid(self, node):
         cdef int nid = _node(node)
 
         self.check_consumer()
+        self.inside += 1
         err = page_pool_update_nid(self.pool, nid)
+        self.inside -= 1
         if err:
+            _refused.pop(PyThread_get_thread_ident(), None)
             raise _error(err)
 
     def enable_direct_recycling(self, Napi napi not None):
@@ -1474,6 +1532,11 @@ cdef class PagePool:
                 f"pool {page_pool_id(self.pool)} is closed by a callback of a device: that waits for "
                 "the pages that are being unmapped, and so for itself"
             )
+        if self.inside:
+            raise errors.WrongContext(
+                f"pool {page_pool_id(self.pool)} is closed in the middle of an allocation: let it "
+                "return first"
+            )
         if self.cnapi is not NULL and self.napi_.owner is not None \
                 and not pp_napi_entered(self.cnapi):
             raise errors.WrongContext(
@@ -1484,6 +1547,7 @@ cdef class PagePool:
         self.cnapi = NULL
         self.napi_ = None
         page_pool_destroy(self.pool)
+        self.destroyed = True
         self.settle()
 
     def __enter__(self):
@@ -1575,7 +1639,7 @@ cdef class PagePool:
                         address,
                         record.length,
                         now - record.at,
-                        _thread_name(record.thread),
+                        _thread_of(record.allocated),
                         _site_of(record.allocated),
                         _format_trace(record.allocated),
                     )

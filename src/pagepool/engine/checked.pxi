@@ -6,6 +6,7 @@
 
 cdef extern from "Python.h":
     PyObject *PyFrame_GetBack(PyObject *frame)
+    PyObject *PyThreadState_GetDict()
     unsigned long PyThread_get_thread_ident()
     void Py_INCREF(PyObject *)
     void Py_DECREF(PyObject *)
@@ -14,16 +15,30 @@ cdef enum:
     DEPTH = 10  # calls of a traceback that are kept
 
 
+cdef str _thread_name():
+    """Of the calling thread. Runs Python code."""
+    cdef PyObject *own = PyThreadState_GetDict()
+    cdef object thread = None if own is NULL else (<dict>own).get("pagepool.thread")
+
+    if thread is None:
+        thread = threading.current_thread()
+        if own is not NULL:
+            (<dict>own)["pagepool.thread"] = thread
+    return str(thread.name)
+
+
 cdef tuple _trace():
-    """Who is calling: code object, instruction, code object, instruction... from the innermost."""
+    """Who is calling: thread, and code object, instruction, code object, instruction... from the
+    innermost."""
+    cdef str name = _thread_name()
     cdef PyObject *frame = PyEval_GetFrame()
     cdef PyObject *back
     cdef PyObject *code
-    cdef list calls = []
+    cdef list calls = [name]
     cdef int i
 
     if frame is NULL:
-        return ()
+        return (name,)
     Py_INCREF(frame)
     for i in range(DEPTH):
         code = PyFrame_GetCode(frame)
@@ -40,8 +55,12 @@ cdef tuple _trace():
     return tuple(calls)
 
 
+cdef str _thread_of(tuple trace):
+    return trace[0] if trace else "?"
+
+
 cdef str _site_of(tuple trace):
-    return _where(<PyObject *>trace[0], trace[1]) if trace else "C code"
+    return _where(<PyObject *>trace[1], trace[2]) if len(trace) > 1 else "C code"
 
 
 cdef str _format_trace(tuple trace):
@@ -51,18 +70,11 @@ cdef str _format_trace(tuple trace):
     cdef list calls = []
     cdef Py_ssize_t i
 
-    for i in range(0, len(trace), 2):
+    for i in range(1, len(trace), 2):
         code = trace[i]
         line = PyCode_Addr2Line(<PyObject *>code, trace[i + 1])
         calls.append((code.co_filename, line, code.co_name, None))
     return "".join(traceback.StackSummary.from_list(reversed(calls)).format())
-
-
-cdef str _thread_name(unsigned long ident):
-    for thread in threading.enumerate():
-        if thread.ident == ident:
-            return thread.name
-    return f"{ident}, which has ended"
 
 
 @cython.final
@@ -72,24 +84,22 @@ cdef class Record:
     """Where a page, a piece or the pages of a batch were allocated, and put."""
     cdef tuple allocated
     cdef tuple put            # None: not put
-    cdef unsigned long thread
-    cdef unsigned long put_thread
     cdef double at            # time.monotonic()
     cdef Py_ssize_t length
 
     cdef str describe(self):
-        cdef str text = f"allocated at {_site_of(self.allocated)} by thread {_thread_name(self.thread)!r}"
+        cdef str text = f"allocated at {_site_of(self.allocated)} by thread {_thread_of(self.allocated)!r}"
 
         if self.put is not None:
-            text += f", put at {_site_of(self.put)} by thread {_thread_name(self.put_thread)!r}"
+            text += f", put at {_site_of(self.put)} by thread {_thread_of(self.put)!r}"
         return text
 
     cdef object add_to(self, object error):
         """The exception, with both tracebacks."""
-        error.add_note(f"Allocated by thread {_thread_name(self.thread)!r}:\n"
+        error.add_note(f"Allocated by thread {_thread_of(self.allocated)!r}:\n"
                        + _format_trace(self.allocated).rstrip())
         if self.put is not None:
-            error.add_note(f"Put by thread {_thread_name(self.put_thread)!r}:\n"
+            error.add_note(f"Put by thread {_thread_of(self.put)!r}:\n"
                            + _format_trace(self.put).rstrip())
         return error
 
@@ -99,7 +109,6 @@ cdef Record _record(Py_ssize_t length):
 
     record.allocated = _trace()
     record.put = None
-    record.thread = PyThread_get_thread_ident()
     record.at = time.monotonic()
     record.length = length
     return record
@@ -111,8 +120,6 @@ cdef Record _copy(Record other):
 
     record.allocated = other.allocated
     record.put = other.put
-    record.thread = other.thread
-    record.put_thread = other.put_thread
     record.at = other.at
     record.length = other.length
     return record
@@ -135,7 +142,6 @@ cdef tuple _last_trace(Record record) noexcept:
 cdef void _was_put(Record record, tuple trace) noexcept:
     """Runs no Python code."""
     if record is not None:
-        record.put_thread = PyThread_get_thread_ident()
         record.put = () if trace is None else trace
 
 

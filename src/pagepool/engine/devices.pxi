@@ -102,6 +102,8 @@ cdef class Device:
 
         if not isinstance(name, str):
             raise TypeError(f"a device's name must be a str, not {type(name).__name__}")
+        if isinstance(self, (NoDevice, IommuDevice)):
+            raise TypeError(f"a {type(self).__name__} is not made by hand")
         encoded = _device_name(name)
         cls = type(self)
         if cls.map is Device.map or cls.unmap is Device.unmap:
@@ -135,7 +137,8 @@ cdef class Device:
     cdef int check(self) except -1:
         if self.device is NULL:
             raise errors.InvalidParameter(f"this {type(self).__name__} was never made")
-        if self.born != generation:
+        # NO_DEVICE is nobody's.
+        if self.born != generation and not isinstance(self, NoDevice):
             _forked("device")
         return 0
 

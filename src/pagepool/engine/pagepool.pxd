@@ -17,6 +17,8 @@ cdef extern from "pagepool.h" nogil:
         PP_HUGE_NONE
         PP_HUGE_THP
         PP_HUGE_HUGETLB
+        PP_LACKS_NODE
+        PP_LACKS_THP
         PP_DEFAULT_POOL_SIZE
         PP_PAGE_SIZE
 
@@ -50,6 +52,7 @@ cdef extern from "pagepool.h" nogil:
         uint64_t failed
         int nid
         unsigned huge
+        unsigned lacks
 
     struct pp_region_params:
         size_t size

@@ -8,7 +8,7 @@ import os
 from typing import Literal, SupportsIndex, final
 
 from pagepool import errors
-from pagepool.model.frame import Frame, PageBytes
+from pagepool.model.frame import Frame
 from pagepool.model.limits import (
     CHUNK_PAGES,
     PAGE_SHIFT,
@@ -80,9 +80,9 @@ class Arena(Provider):
     def _huge(self) -> str:
         return self._kind
 
-    def bytes_of(self, frame: Frame) -> PageBytes:
+    def bytes_of(self, frame: Frame) -> bytearray:
         """Zeros; they are the page's until it is handed out as a larger or a smaller one."""
-        return PageBytes(frame.address, frame.size)
+        return bytearray(frame.size)
 
 
 def _machine_memory() -> int:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,12 +24,22 @@ def this_thread() -> object:
     return token
 
 
+class _Shown:
+    """Goes at once, and its destructor raises: so Python shows it (``sys.unraisablehook``)."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __del__(self) -> None:
+        raise self.error
+
+
 def show(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     """Call what has nobody to raise to: an error is shown."""
     try:
         call(*args, **kwargs)
-    except Exception as e:
-        sys.excepthook(type(e), e, e.__traceback__)
+    except BaseException as e:
+        _Shown(e)
 
 
 class Step:

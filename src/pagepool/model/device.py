@@ -6,12 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, final
 
 from pagepool import errors
-from pagepool.model.context import STEP
-from pagepool.model.frame import address_of
-from pagepool.model.provider import page_at
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from pagepool.model.frame import Frame
 
 Direction = Literal["bidirectional", "to_device", "from_device"]
 DIRECTIONS = ("bidirectional", "to_device", "from_device")
@@ -36,13 +35,16 @@ class Device:
     """
 
     _name = "device"
+    _made = False
 
     def __init__(self, name: str = "device") -> None:
         """name: for messages."""
         if not isinstance(name, str):
             raise TypeError(f"a device's name must be a str, not {type(name).__name__}")
+        self._refuse_to_be_incomplete(name)
         # Rule: 31 bytes of it are kept.
         self._name = name.encode()[:NAME_BYTES].decode(errors="ignore")
+        self._made = True
 
     @property
     def name(self) -> str:
@@ -51,11 +53,16 @@ class Device:
 
     # -- what its driver does
 
-    def map(self, memory: memoryview, direction: Direction) -> int:
+    @property
+    def identity(self) -> bool:
+        """Is it NO_DEVICE, by which an address is what the CPU has?"""
+        return False
+
+    def map(self, address: int, length: int, direction: Direction) -> int:
         """The address by which the device knows the memory from now on.
 
-        The view is the device's to keep until the unmap: it does not count as a holder of the page.
-        Whatever this raises is a mapping error: the pool does without the page.
+        address: of the page. Whatever this raises is a mapping error: the pool does without the
+        page.
         """
         raise NotImplementedError
 
@@ -81,10 +88,17 @@ class Device:
 
     # -- what pools ask
 
-    def _check(self) -> None:
+    def _map_frame(self, frame: Frame, direction: Direction) -> int:
+        return self.map(frame.address, frame.size, direction)
+
+    def _refuse_to_be_incomplete(self, name: str) -> None:
         cls = type(self)
         if cls.map is Device.map or cls.unmap is Device.unmap:
-            raise errors.InvalidParameter(f"device {self.name}: a device needs map and unmap")
+            raise errors.InvalidParameter(f"device {name}: a device needs map and unmap")
+
+    def _check(self) -> None:
+        if not self._made:
+            raise errors.InvalidParameter(f"this {type(self).__name__} was never made")
 
     @property
     def _syncs_device(self) -> bool:
@@ -101,44 +115,20 @@ class Device:
 
 @final
 class NoDevice(Device):
-    """The device without an IOMMU: an address is what the CPU has, and nothing needs a sync.
+    """The device without an IOMMU: an address is what the CPU has, and nothing needs a sync."""
 
-    Nor is anything refused that is a page's which some pool, or a view, has.
-    """
+    @property
+    def identity(self) -> bool:
+        """It is."""
+        return True
 
-    def map(self, memory: memoryview, direction: Direction) -> int:
+    def map(self, address: int, length: int, direction: Direction) -> int:
         """The address of the memory."""
         check_direction(direction)
-        return address_of(memory)
+        return address
 
     def unmap(self, dma: int, length: int, direction: Direction) -> None:
         """Nothing: it can be written to all the same."""
-
-    def write(self, dma: int, data: Buffer) -> None:
-        """Raises DeviceFault where no page is (the engine's writes to whatever is there)."""
-        given = memoryview(data).tobytes()
-        with STEP:
-            for part in _memory_at(dma, len(given)):
-                part[:], given = given[: len(part)], given[len(part) :]
-
-    def read(self, dma: int, length: int) -> bytes:
-        """Raises as ``write``."""
-        with STEP:
-            return b"".join(_memory_at(dma, length))
-
-
-def _memory_at(address: int, length: int) -> list[memoryview]:
-    """Length bytes at an address, in one page or in several that lie together."""
-    parts = []
-    while length:
-        frame = page_at(address)
-        if frame is None:
-            raise errors.DeviceFault(f"device none: no page is out at {address:#x}")
-        start = address - frame.address
-        parts.append(memoryview(frame.bytes)[start : start + length])
-        address += len(parts[-1])
-        length -= len(parts[-1])
-    return parts
 
 
 NO_DEVICE: Device = NoDevice("none")

@@ -24,15 +24,15 @@ class Dma:
         self.part = part
         self.tracking = tracking
         self.mapped: set[Frame] = set()  # with tracking: every page that is
-        self.refusal: Exception | None = None  # the last mapping error
+        self.refusal: BaseException | None = None  # the last mapping error
         self.count = DmaCounters()
 
     def map(self, frame: Frame) -> bool:
         """The page enters the pool. False: it could not be mapped."""
         try:
-            dma = self.device.map(memoryview(frame.bytes), self.direction)
+            dma = self.device._map_frame(frame, self.direction)
             frame.dma = unsigned(dma, "an address that map() gives", 0xFFFFFFFFFFFFFFFF)
-        except Exception as e:
+        except BaseException as e:
             self.refusal = e
             self.count.map_errors += 1
             return False
@@ -43,7 +43,7 @@ class Dma:
         self.sync_for_device(frame, len(self.part))
         return True
 
-    def take_refusal(self) -> Exception | None:
+    def take_refusal(self) -> BaseException | None:
         """Why the last page could not be mapped; the pages before it that were are used up."""
         refusal, self.refusal = self.refusal, None
         return refusal

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from pagepool.model.rules import Pool
 
 
-class PageBytes(bytearray):
-    """Bytes that know the address of the page that they are."""
-
-    def __init__(self, address: int, size: int) -> None:
-        """Zeros."""
-        super().__init__(size)
-        self.address = address
-
-
 class Memory:
     """A page's bytes, or a piece's, which know whether anybody has a view of them."""
 
@@ -59,7 +50,6 @@ class Memory:
             frame = self._frame()
             assert frame is not None, "who asks for a view has the page"
             exporter = (ctypes.c_ubyte * self._size).from_buffer(frame.bytes, self._offset)
-            exporter.address = frame.address + self._offset
             exporter.keep = keep
             self._exporter = weakref.ref(exporter)
         view = memoryview(exporter).cast("B")
@@ -89,16 +79,6 @@ def real_address(memory: Buffer) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
-def address_of(memory: memoryview) -> int:
-    """Of a page's memory, or a part of it, the page's address; else where it is."""
-    real = real_address(memory)
-    exporter: Any = memory.obj
-    if not hasattr(exporter, "address"):
-        return real
-    address: int = exporter.address
-    return address + real - real_address(exporter)
-
-
 class Frame:
     """One page of ``4096 << order`` bytes: its number in its provider, and who has it."""
 
@@ -114,7 +94,8 @@ class Frame:
         self.users = 1  # pieces out, and those the pool may still hand out; 1: not in pieces
         self.pool: Pool | None = None  # None: it has left its pool
         self.dma: int | None = None  # by which the pool's device knows it; None: it is not mapped
-        self._bytes: PageBytes | memoryview | None = None
+        self.poisoned = False  # in a checked pool, and nobody has it
+        self._bytes: bytearray | memoryview | None = None
         self._memory: Memory | None = None
 
     @property
@@ -128,7 +109,7 @@ class Frame:
         return self.provider is not None
 
     @property
-    def bytes(self) -> PageBytes | memoryview:
+    def bytes(self) -> bytearray | memoryview:
         """Its bytes, made when first looked at; who looks this way has no view, see ``memory``."""
         if self._bytes is None:
             assert self.provider is not None, "a page that somebody looks at is handed out"
@@ -157,6 +138,7 @@ class Frame:
         self.holders = 1
         self.users = 1
         self.pool = None
+        self.poisoned = False
 
     @property
     def recyclable(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self, final
 
 from pagepool import errors
+from pagepool.model.checked import Record
 from pagepool.model.context import STEP
 from pagepool.model.frame import Frame, Memory
 from pagepool.model.rules import ALL
@@ -51,6 +52,7 @@ class Page:
     _piece: bool
     _site: str
     _held: bool = False
+    _record: Record | None = None  # None: not of a checked pool
 
     def __init__(self) -> None:
         """Raises TypeError."""
@@ -75,7 +77,13 @@ class Page:
     def _check(self) -> None:
         # Rule: a page that was put is not the caller's any more.
         if not self._held:
-            raise errors.PageGone(f"page allocated at {self._site} was put already")
+            text = f"page allocated at {self._site} was put already"
+            record = self._record
+            if record is None:
+                raise errors.PageGone(text)
+            if record.put is not None:
+                text += f", {record.put_by}"
+            raise record.add_to(errors.PageGone(text))
 
     def _bytes(self) -> Memory:
         return self._frame.memory if self._memory is None else self._memory
@@ -84,9 +92,14 @@ class Page:
     def _viewed(self) -> bool:
         return self._frame.viewed if self._memory is None else self._memory.viewed
 
+    def _put_from_now_on(self) -> None:
+        self._held = False
+        if self._record is not None:
+            self._record.was_put()
+
     def _give_back(self, allow_direct: bool, sync_size: int = ALL) -> None:
         """Held, in a step."""
-        self._held = False
+        self._put_from_now_on()
         # Rule: a view is somebody else who holds the page.
         if self._viewed:
             assert self._frame.provider is not None
@@ -161,7 +174,7 @@ class Page:
         """
         self._check()
         if self._pool.device is None:
-            raise errors.NotSupported(f"pool {self._pool.id} has no device: nothing is mapped")
+            raise self._pool._no_device()
         dma = self._frame.dma
         if dma is None:
             raise errors.DeviceGone("the page was unmapped when its pool was destroyed")
@@ -190,6 +203,11 @@ class Page:
         """Bytes from the start of the page: 0, unless it is a piece. Raises PageGone."""
         self._check()
         return self._offset
+
+    @property
+    def piece(self) -> bool:
+        """Is it a piece of a page?"""
+        return self._piece
 
     @property
     def users(self) -> int:
@@ -231,6 +249,7 @@ class PageBatch:
     _made: list[Page | None]  # the Page of each index that somebody looked at
     _site: str
     _held: bool = False
+    _record: Record | None = None  # of all its pages; None: not of a checked pool
 
     def __init__(self) -> None:
         """Raises TypeError."""
@@ -245,14 +264,20 @@ class PageBatch:
 
     def _check(self) -> None:
         if not self._held:
-            raise errors.PageGone(f"batch of pages allocated at {self._site} was put already")
+            error = errors.PageGone(f"batch of pages allocated at {self._site} was put already")
+            raise error if self._record is None else self._record.add_to(error)
 
     def _not_looked_at(self) -> list[Frame]:
         return [frame for i, frame in enumerate(self._frames) if self._made[i] is None]
 
+    def _put_from_now_on(self) -> None:
+        self._held = False
+        if self._record is not None:
+            self._record.was_put()
+
     def _give_back(self) -> None:
         """Held, in a step. Pages nobody has looked at together, then the others one by one."""
-        self._held = False
+        self._put_from_now_on()
         self._pool._pool.put_bulk(self._not_looked_at())
         for page in self._made:
             if page is not None and page.held:
@@ -265,6 +290,7 @@ class PageBatch:
         if not frames:
             return
         pool = self._pool
+        self._put_from_now_on()
         STEP.later(lambda: pool._pool.put_bulk(frames))
         _warn_dropped(
             f"{len(frames)} pages of pool {pool.id}, allocated at {self._site}, were dropped "
@@ -285,6 +311,8 @@ class PageBatch:
         page = self._made[at]
         if page is None:
             page = self._made[at] = Page._of(self._pool, self._frames[at], self._site)
+            if self._record is not None:
+                page._record = self._pool._records[page.address] = self._record.copy()
         return page
 
     def __iter__(self) -> Iterator[Page]:

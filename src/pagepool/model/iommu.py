@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, SupportsIndex, final
 from pagepool import errors
 from pagepool.model.context import STEP, show
 from pagepool.model.device import Device, Direction, check_direction
-from pagepool.model.frame import address_of
 from pagepool.model.limits import PAGE_SHIFT, PAGE_SIZE, unsigned
 from pagepool.snapshot import Fault, Mapping
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from pagepool.model.frame import Frame
+
+DEFAULT_BITS = 48
 FIRST = PAGE_SIZE  # 0 is no address
 LEAF_SHIFT = 9  # a leaf of the page table has 512 entries
 LEAVES_KEPT = 64  # with nothing mapped in them
@@ -29,8 +31,8 @@ _logger = logging.getLogger("pagepool")
 
 REASONS = {
     "device gone": "the device is gone",
-    "unmapped": "it is not mapped any more",
-    "never mapped": "nothing was ever mapped there",
+    "unmapped": "it was unmapped",
+    "never mapped": "nothing known was ever mapped there",
     "length": "it goes beyond the mapping",
     "direction": "the mapping is for the other direction",
 }
@@ -43,13 +45,10 @@ class _Entry:
     mapping: Mapping
     memory: memoryview | None  # None: it is not mapped any more
 
-    def address(self, dma: int) -> int:
-        return self.mapping.address + dma - self.mapping.dma
-
     @property
     def pages(self) -> range:
-        first, last = self.mapping.dma, self.mapping.dma + self.mapping.length - 1
-        return range(first >> PAGE_SHIFT, (last >> PAGE_SHIFT) + 1)
+        first, size = self.mapping.dma, _rounded(self.mapping.length)
+        return range(first >> PAGE_SHIFT, first + size >> PAGE_SHIFT)
 
 
 class _Leaf:
@@ -157,18 +156,23 @@ class Iommu:
     """A software IOMMU. Each device behind it has an address space and a page table of its own."""
 
     def __init__(
-        self, *, bits: SupportsIndex = 48, on_fault: Callable[[Fault], object] | None = None
+        self,
+        *,
+        bits: SupportsIndex = DEFAULT_BITS,
+        on_fault: Callable[[Fault], object] | None = None,
     ) -> None:
-        """bits: of an address, 16 to 56.
+        """bits: of an address, 16 to 56; 0: 48.
 
         on_fault: is told of each refusal; ``None``: the logger ``pagepool`` is. Here it is called
         at the end of the step, and what it raises is shown.
 
         Raises InvalidParameter.
         """
-        self._bits = unsigned(bits, "bits", 0xFFFFFFFF)
+        self._bits = unsigned(bits, "bits", 0xFFFFFFFF) or DEFAULT_BITS
         if not 16 <= self._bits <= 56:
-            raise errors.InvalidParameter(f"an address of {self._bits} bits: must be from 16 to 56")
+            raise errors.InvalidParameter(
+                f"an IOMMU's addresses of {self._bits} bits: must be 16 to 56"
+            )
         if on_fault is not None and not callable(on_fault):
             raise TypeError(f"on_fault must be callable, not {type(on_fault).__name__}")
         self._on_fault = on_fault
@@ -208,7 +212,10 @@ class Iommu:
 
 @final
 class IommuDevice(Device):
-    """A device behind an IOMMU. Pools map their pages by it, and a driver may by hand."""
+    """A device behind an IOMMU. Pools map their pages by it; unmap and sync may be called by hand.
+
+    What it refuses of these is reported, and nothing is raised; ``write`` and ``read`` raise.
+    """
 
     _iommu: Iommu
     _table: Table
@@ -231,19 +238,25 @@ class IommuDevice(Device):
         """Report it; the exception for who is to be told."""
         reason = REASONS[why]
         if why == "length" and op == "unmap":
-            reason = "it is not all of the mapping"
+            reason = "that is not all of the mapping"
         if address is not None:
-            verb = "is" if why in ("length", "direction") else "was"
-            reason += f"; it {verb} memory {address:#x}"
-        text = f"iommu: {self.name}: {op} of {length} bytes at {dma:#x} refused: {reason}"
+            past = why in ("device gone", "unmapped") and op != "map"
+            reason += f"; it {'was' if past else 'is'} memory {address:#x}"
+        where = "" if op == "map" else f" at {dma:#x}"
+        text = f"iommu: {self.name}: {op} of {length} bytes{where} refused: {reason}"
         self._iommu._report(Fault(op, why, self.name, dma, length, address, text))
         # Rule: who comes through a device that is gone is told so, anybody else of a fault.
         return (errors.DeviceGone if why == "device gone" else errors.DeviceFault)(text)
 
     def _lookup(self, op: str, dma: int, offset: int, length: int) -> _Entry | errors.PoolError:
-        """The mapping at dma that has length bytes at offset of it, or why it is refused."""
+        """The mapping at dma that has length bytes at offset from there, or why it is refused."""
         entry = self._table.find(dma)
-        address = entry.address(dma) if entry else None
+        at, left, address = 0, -1, None
+        if entry is not None:
+            at = dma - entry.mapping.dma + offset
+            left = entry.mapping.length - at
+            address = entry.mapping.address + at if left > 0 else None
+        dma = dma + offset & MAX_ADDRESS
         # Rule: the driver is gone: nothing goes through the device any more.
         if not self._bound:
             return self._refused(op, "device gone", dma, length, address)
@@ -254,32 +267,37 @@ class IommuDevice(Device):
         if entry.memory is None:
             return self._refused(op, "unmapped", dma, length, address)
         # Rule: not all of it lies in the mapping, whatever follows there; and an unmap is of all.
-        end = dma - entry.mapping.dma + offset + length
-        if end > entry.mapping.length:
+        if length > left or (op == "unmap" and (at or length != left)):
             return self._refused(op, "length", dma, length, address)
-        if op == "unmap" and (dma, length) != (entry.mapping.dma, entry.mapping.length):
-            return self._refused(op, "length", dma, length, address)
+        # Rule: the device goes only in the direction that it was mapped for.
+        against = {"write": "to_device", "read": "from_device"}.get(op)
+        if entry.mapping.direction == against:
+            return self._refused(op, "direction", dma, length, address)
         return entry
 
     # -- what its driver does
 
-    def map(self, memory: memoryview, direction: Direction) -> int:
-        """The address by which the device knows the memory from now on; it is kept until then.
+    def map(self, address: int, length: int, direction: Direction) -> int:
+        """Raises NotSupported: memory is mapped by pools only."""
+        raise errors.NotSupported(f"device {self.name}: memory is mapped by pools only")
 
-        Raises DeviceGone, and NoDescriptor if the address space is used up.
-        """
+    def _map_frame(self, frame: Frame, direction: Direction) -> int:
+        return self._map(memoryview(frame.bytes), frame.address, direction)
+
+    def _map(self, memory: memoryview, address: int, direction: Direction) -> int:
+        """Raises DeviceGone, and NoDescriptor if the address space is used up."""
         check_direction(direction)
         length = memory.nbytes
         if not length:
-            raise errors.InvalidParameter("a mapping of 0 bytes: must be at least one")
+            raise errors.InvalidParameter(f"iommu: {self.name}: a mapping of no bytes")
         with STEP:
-            address = address_of(memory)
             if not self._bound:
                 raise self._refused("map", "device gone", 0, length, address)
             dma = self._table.place(length)
             if dma is None:
                 raise errors.NoDescriptor(
-                    f"device {self.name}: the address space of {self._iommu._bits} bits is used up"
+                    f"iommu: {self.name}: address space of {self._iommu._bits} bits is used up: "
+                    f"no room for {length} bytes"
                 )
             entry = _Entry(Mapping(dma, address, length, direction), memory.cast("B"))
             self._table.enter(entry)
@@ -314,21 +332,18 @@ class IommuDevice(Device):
         """Raises DeviceFault, DeviceGone; it is reported, and nothing was written."""
         given = memoryview(data).tobytes()
         with STEP:
-            self._access("write", dma, len(given), "from_device")[:] = given
+            self._access("write", dma, len(given))[:] = given
 
     def read(self, dma: int, length: int) -> bytes:
         """Raises as ``write``."""
         with STEP:
-            return bytes(self._access("read", dma, length, "to_device"))
+            return bytes(self._access("read", dma, length))
 
-    def _access(self, op: str, dma: int, length: int, direction: str) -> memoryview:
+    def _access(self, op: str, dma: int, length: int) -> memoryview:
         dma, length = _place(dma, length)
         entry = self._lookup(op, dma, 0, length)
         if not isinstance(entry, _Entry):
             raise entry
-        # Rule: only in the direction that it was mapped for.
-        if entry.mapping.direction not in (direction, "bidirectional"):
-            raise self._refused(op, "direction", dma, length, entry.address(dma))
         assert entry.memory is not None, "what is mapped has memory"
         at = dma - entry.mapping.dma
         return entry.memory[at : at + length]

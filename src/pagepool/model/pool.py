@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Literal, Self, SupportsIndex, final
 
 from pagepool import errors
 from pagepool.model.arena import Arena
+from pagepool.model.checked import Checked, Poison, Record, how_checked, report_written
 from pagepool.model.context import STEP
 from pagepool.model.device import Device
 from pagepool.model.dma import Dma
+from pagepool.model.frame import Frame
 from pagepool.model.handles import Page, PageBatch, site
 from pagepool.model.limits import (
     DEFAULT_POOL_SIZE,
@@ -25,7 +28,7 @@ from pagepool.model.limits import (
 from pagepool.model.napi import Napi
 from pagepool.model.provider import Provider
 from pagepool.model.rules import ALL, Pool
-from pagepool.snapshot import DmaStats, PoolStats
+from pagepool.snapshot import DmaStats, Holder, PoolStats
 
 DMA_DIRS = ("from_device", "bidirectional")
 
@@ -58,6 +61,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
+        checked: Checked = False,
         statistics: bool = True,
         retry: float = 1.0,
         warn: float = 60.0,
@@ -72,9 +76,14 @@ class PagePool:
         device: pages are mapped for it while they are in the pool.
         dma_sync: and synced for it when they enter and when they are recycled.
         dma_dir: who writes to them: the device, or both.
-        offset, max_len: which part of a page is the device's; ``None``: all behind offset.
+        offset, max_len: which part of a page is the device's; ``None``, and without dma_sync 0:
+        all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
+        checked: remember who has which page since when (``holders()``), say in the errors where a
+        page was allocated and put, and find what is written to a page after it was put: 64 bytes of
+        it are overwritten while it is in the pool; ``"full"``: all of it. ``PAGEPOOL_CHECKED=1``,
+        or ``full``, in the environment sets it for all pools.
         statistics: ``False``: ``stats`` raises NotSupported.
         retry, warn: seconds; checked and not used, since the model has no clock.
 
@@ -101,11 +110,12 @@ class PagePool:
                 f"({PAGE_SIZE << MAX_ORDER} bytes)"
             )
         page_size = PAGE_SIZE << high
-        if part is None:
+        # Rule: without a sync for the device it may be left out.
+        if part is None or (part == 0 and not dma_sync):
             part = max(page_size - start, 0)
         if start + part > page_size:
             raise errors.InvalidParameter(
-                f"offset {start} and max_len {part}: a page of this pool has {page_size} bytes"
+                f"offset {start} and max_len {part} are more than a page of {page_size} bytes"
             )
         if dma_dir not in DMA_DIRS:
             raise errors.InvalidParameter(
@@ -116,6 +126,8 @@ class PagePool:
             raise errors.InvalidParameter("dma_sync without a device: there is nobody to sync for")
         if dma_sync and part == 0:
             raise errors.InvalidParameter("dma_sync with max_len 0: there is nothing to sync")
+        self._checked = how_checked(checked)
+        self._records: dict[int, Record] = {}  # checked: by address, of its last use
         self._provider = provider
         self._device = device
         self._dma_dir = dma_dir
@@ -132,6 +144,9 @@ class PagePool:
             )
             self._pool = Pool(ring, high, nid, Arena() if provider is None else provider, dma)
             self._pool.napi = napi
+            if self._checked:
+                at = 0 if device is None else start
+                self._pool.poison = Poison(self._checked == "full", at, page_size)
 
     # -- who may do what
 
@@ -182,7 +197,10 @@ class PagePool:
             frame = self._pool.alloc()
             if frame is None:
                 raise self._out_of_pages()
-            return Page._of(self, frame, site(2))
+            page = Page._of(self, frame, site(2))
+            if self._checked:
+                page._record = self._remember([frame], page.address, len(page))
+            return page
 
     def alloc_frag(self, size: int, /) -> Page:
         """A piece of a page, for a small buffer: a Page of exactly ``size`` bytes.
@@ -201,7 +219,10 @@ class PagePool:
             if piece is None:
                 raise self._out_of_pages()
             frame, offset = piece
-            return Page._piece_of(self, frame, site(2), offset, size)
+            page = Page._piece_of(self, frame, site(2), offset, size)
+            if self._checked:
+                page._record = self._remember([frame], page.address, len(page))
+            return page
 
     def alloc_bulk(self, n: int, /) -> PageBatch:
         """Up to n pages, at least one. Raises as ``alloc``, and InvalidParameter for n < 1."""
@@ -213,7 +234,22 @@ class PagePool:
             # Rule: fewer pages than asked for are a success, none are not.
             if not frames:
                 raise self._out_of_pages()
-            return PageBatch._of(self, frames, site(2))
+            batch = PageBatch._of(self, frames, site(2))
+            if self._checked:
+                batch._record = self._remember(frames, None, self.page_size)
+            return batch
+
+    def _remember(self, frames: list[Frame], address: int | None, length: int) -> Record:
+        """They were allocated here and now; address: of the one page, or piece."""
+        for frame in frames:
+            assert self._pool.poison is not None
+            byte = self._pool.poison.written(frame)
+            if byte is not None:
+                report_written(self.id, frame, byte, self._records.get(frame.address))
+        record = Record(length)
+        for frame in frames:
+            self._records[frame.address if address is None else address] = record
+        return record
 
     def _out_of_pages(self) -> errors.OutOfPages:
         dma = self._pool.dma
@@ -292,7 +328,7 @@ class PagePool:
                     page._give_back(False)
                 else:
                     bulk.append(page._frame)
-                    page._held = False
+                    page._put_from_now_on()
             Pool.put_bulk(bulk)
 
     # -- what the device wrote
@@ -302,28 +338,27 @@ class PagePool:
     ) -> None:
         """What the device wrote into the page is the caller's to see; before it is looked at.
 
-        size bytes, from offset bytes into the device's part, or into the piece; ``None``: all
-        behind offset. Raises PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
+        size bytes, from offset bytes into the device's part of the page, or into the piece;
+        ``None``: all behind offset. What goes beyond the device's part is left out. Raises
+        PageGone, ForeignPage, NotSupported (no device), InvalidParameter.
         """
         _is_a(page, Page, "page")
         start = unsigned(offset, "offset", 0xFFFFFFFF)
-        length = None if size is None else unsigned(size, "size", 0xFFFFFFFF)
+        length = ALL if size is None else unsigned(size, "size", 0xFFFFFFFF)
         with STEP:
             page._check()
             self._check_mine(page)
             if self._pool.dma is None:
                 raise self._no_device()
-            part = range(page._offset, page._offset + len(page)) if page._piece else self._part
-            if length is None:
-                length = max(len(part) - start, 0)
-            if start + length > len(part):
-                raise errors.InvalidParameter(
-                    f"sync of {length} bytes at {start}: the device's part has {len(part)} bytes"
-                )
-            self._pool.dma.sync_for_cpu(page._frame, part.start + start, length)
+            # Rule: the device's part of the page, and of a piece what it has of that.
+            first, end = self._part.start, self._part.stop
+            if page._piece:
+                first, end = page._offset, min(end, page._offset + len(page))
+            part = range(max(first + start, self._part.start), min(first + start + length, end))
+            self._pool.dma.sync_for_cpu(page._frame, part.start, len(part))
 
     def _no_device(self) -> errors.NotSupported:
-        return errors.NotSupported(f"pool {self.id} has no device: nothing is mapped")
+        return errors.NotSupported(f"pool {self.id} was made without a device")
 
     # -- settings
 
@@ -408,6 +443,36 @@ class PagePool:
             if not self._statistics:
                 raise errors.NotSupported(f"pool {self.id} was made without statistics")
             return self._pool.count.snapshot()
+
+    def holders(self) -> list[Holder]:
+        """The pages and pieces that are out, the oldest first, with who allocated them where.
+
+        Raises NotSupported: the pool is not checked.
+        """
+        with STEP:
+            if not self._checked:
+                raise errors.NotSupported(
+                    f"pool {self.id} is not checked: make it with checked=True"
+                )
+            now = time.monotonic()
+            found = [
+                Holder(
+                    address,
+                    record.length,
+                    now - record.at,
+                    record.thread_name,
+                    record.site,
+                    record.traceback,
+                )
+                for address, record in self._records.items()
+                if record.put is None
+            ]
+        return sorted(found, key=lambda holder: (-holder.age, holder.address))
+
+    @property
+    def checked(self) -> Checked:
+        """In checked mode, also by the environment."""
+        return self._checked
 
     @property
     def dma_stats(self) -> DmaStats:

@@ -14,11 +14,10 @@ from typing import ClassVar, NamedTuple
 
 from pagepool import errors
 from pagepool.model.context import STEP
-from pagepool.model.frame import Frame, Memory, PageBytes
+from pagepool.model.frame import Frame, Memory
 from pagepool.model.limits import CHUNK_PAGES, MAX_ORDER, PAGE_SHIFT, PAGE_SIZE
 
 MAX_LIMIT = (0xFFFFFFFF - CHUNK_PAGES) << PAGE_SHIFT
-_providers: weakref.WeakSet[Provider] = weakref.WeakSet()
 
 
 class ArenaInfo(NamedTuple):
@@ -30,6 +29,7 @@ class ArenaInfo(NamedTuple):
     failed: int
     node: int | None
     huge: str
+    lacks: tuple[str, ...] = ()  # never anything here: a node is a label, so is a huge page
 
 
 class Buddy:
@@ -146,8 +146,6 @@ class Provider:
         self._local = threading.local()
         self._magazines: list[weakref.ref[Magazine]] = []  # the newest first
         self._made = True
-        with STEP:
-            _providers.add(self)
 
     def _check(self) -> None:
         if not self._made:
@@ -157,7 +155,7 @@ class Provider:
     def _huge(self) -> str:
         return "none"
 
-    def bytes_of(self, frame: Frame) -> PageBytes | memoryview:
+    def bytes_of(self, frame: Frame) -> bytearray | memoryview:
         """The memory of a page that is handed out."""
         raise NotImplementedError
 
@@ -268,16 +266,6 @@ class Provider:
                 self._huge,
             )
 
-    def frame_at(self, address: int) -> Frame | None:
-        """The page that holds this address; None: none that is handed out."""
-        number = (address - self.base) >> PAGE_SHIFT
-        # The block that holds it starts at one of these.
-        for order in range(MAX_ORDER + 1):
-            frame = self._frames.get(number & -(1 << order))
-            if frame is not None and frame.out:
-                return frame if frame.order >= order else None
-        return None
-
     def __repr__(self) -> str:
         """What is out."""
         name = type(self).__name__
@@ -287,11 +275,3 @@ class Provider:
         return (
             f"<pagepool.{name}, {info.out} bytes out of {info.mapped} mapped, limit {info.limit}>"
         )
-
-
-def page_at(address: int) -> Frame | None:
-    """The page of any provider that holds this address."""
-    for provider in _providers:
-        if 0 <= address - provider.base < provider._buddy.limit << PAGE_SHIFT:
-            return provider.frame_at(address)
-    return None

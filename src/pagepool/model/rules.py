@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable
 
 from pagepool.model.cache import Cache
+from pagepool.model.checked import Poison
 from pagepool.model.counters import Counters, InFlight
 from pagepool.model.dma import Dma
 from pagepool.model.frame import Frame
@@ -35,6 +36,7 @@ class Pool:
         self.node = node
         self.provider = provider
         self.dma = dma  # None: pages are not mapped
+        self.poison: Poison | None = None  # None: not a checked pool
         self.napi: Napi | None = None
         self.dying = False
         self.cache = Cache()
@@ -200,9 +202,15 @@ class Pool:
             return
         # Rule 3: synced for the device (also if the ring turns out to be full), then if direct, and
         # there is room, into the cache; else the ring.
-        self._sync(frame, sync_size)
+        self._was_put(frame, sync_size)
         if not (direct and self._recycle_in_cache(frame)):
             self._recycle_in_ring([frame])
+
+    def _was_put(self, frame: Frame, sync_size: int) -> None:
+        """By its last user, and it stays in the pool if there is room."""
+        if self.poison is not None:
+            self.poison.spread(frame)
+        self._sync(frame, sync_size)
 
     def _sync(self, frame: Frame, size: int) -> None:
         if self.dma is not None:
@@ -270,7 +278,7 @@ class Pool:
                 self.put(frame, direct, ALL)
                 continue
             # Rule: all of the device's part is synced.
-            self._sync(frame, ALL)
+            self._was_put(frame, ALL)
             # Rule: into the cache while there is room; the rest into the ring, 64 at a time.
             if not (direct and self._recycle_in_cache(frame)):
                 bulk.append(frame)
