@@ -32,6 +32,12 @@ class Result(NamedTuple):
     err: str
 
 
+@pytest.fixture(autouse=True)
+def plain_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment of the tests asks for: figures are of pools as they are."""
+    monkeypatch.delenv("PAGEPOOL_CHECKED", raising=False)
+
+
 @pytest.fixture
 def bench() -> Callable[..., Result]:
     def run(*args: str) -> Result:
