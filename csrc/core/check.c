@@ -401,18 +401,23 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 
 	for (size_t i = 0; i < PP_CHUNK_PAGES; i++) {
 		struct pp_page *page = &pages[i];
+		struct pp_record *record;
 
-		/* relaxed: a snapshot. */
+		/* relaxed, all: a snapshot. */
 		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))
 			continue;
+		record = pp_record_of(pool, page);
+		/* acquire: the page, which the provider may just have made, and its record. */
+		if (pp_load_acquire(&record->pool) != pool->id)
+			continue;
 		/* Being cut up, with all pieces back: it is the pool's. */
-		if (pp_load_relaxed(&page->ref) >> PP_REF_USER_SHIFT && pp_check_plain(pool, page))
+		if (pp_load_relaxed(&record->cut) && !pp_load_relaxed(&record->pieces))
 			continue;
 		if (h->n < h->room)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
 				.address = page->addr,
-				.allocated = allocated(pp_record_of(pool, page)),
+				.allocated = allocated(record),
 			};
 		h->n++;
 	}

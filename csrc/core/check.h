@@ -135,12 +135,14 @@ static inline void pp_check_alloc(struct page_pool *pool, struct pp_page *page, 
 	pp_store_relaxed(&record->alloc_ns, pp_check_ns());
 	pp_store_relaxed(&record->alloc_thread, pp_check_number());
 	pp_store_relaxed(&record->put_caller, NULL);
-	pp_store_relaxed(&record->pool, pool->id);
+	pp_store_relaxed(&record->cut, piece);
 	if (piece)
 		/* A count; others take away from it. */
 		pp_fetch_add_relaxed(&record->pieces, 1);
 	else
 		pp_store_relaxed(&record->pieces, 0u);
+	/* release: page_pool_holders() that finds the page finds what is known of it. */
+	pp_store_release(&record->pool, pool->id);
 }
 
 PP_COLD void pp_check_bad_put(struct page_pool *pool, struct pp_page *page, const void *caller);

@@ -113,6 +113,7 @@ struct pp_record {
 	uint32_t put_thread;
 	uint32_t pool;   /* id */
 	uint32_t pieces; /* handed out and not back */
+	bool cut;        /* into pieces: without any it is the pool's */
 	bool poisoned;
 	bool unreadable;
 } PP_ALIGNED(PP_CACHELINE);
