@@ -52,6 +52,9 @@
 #define NIC_SLOTS 256
 #define MAX_OLD 256 /* destroyed pools with pages out */
 #define NS 1000000000ll
+/* Fewer operations show that it runs, not that all of it happens or that memory stays where it is:
+ * under an emulator that is the emulator's own, which grows at first. */
+#define FEW 1000000
 /*
  * Memory is flat if the most that is resident in the last fifth is no more than this above, or
  * below, that of the second fifth. All pages of the providers are touched before the first
@@ -1115,7 +1118,7 @@ static void end(struct producer *producers, void *memory)
 /* A soak that left something out proves nothing about it. */
 static void everything_happened(void)
 {
-	if (nr_operations < 1000000)
+	if (nr_operations < FEW)
 		return;
 #define HAPPENED(group, name) CHECK(total.stats.group##_##name > 0);
 	PAGE_POOL_STATS(HAPPENED)
@@ -1176,9 +1179,8 @@ static void check_memory(void)
 	uint64_t early = rss_of_fifth[1], late = rss_of_fifth[4];
 	uint64_t moved = late > early ? late - early : early - late;
 
-	/* A sanitizer keeps what was freed; a run too short to look twice has nothing to compare.
-	 */
-	if (SANITIZED || !early || !late)
+	/* A sanitizer keeps what was freed; who was too quick was not looked at. */
+	if (SANITIZED || nr_operations < FEW || !early || !late)
 		return;
 	if (moved > RSS_MARGIN)
 		fail("memory is not flat: %" PRIu64 " KiB resident early, %" PRIu64
