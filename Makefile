@@ -2,6 +2,7 @@
 #
 #   make bench         set up, run bench_page_pool_simple on the pool, print the table
 #   make test          set up, pass the tests
+#   make soak          10^9 operations with everything on: minutes; OPERATIONS=1e8, SEED=2
 #   make bench-peers   the same loops on DPDK's pools and on malloc (needs their packages)
 #   make lint          formatting, types, warnings
 #
@@ -14,11 +15,13 @@ BUILD := build
 # meson looks for ninja and cython in PATH; those of the virtual environment will do.
 MESON := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/meson
 LOOPS ?= 10000000
+OPERATIONS ?= 1e9
+SEED ?= 1
 
 SOURCES := $(shell find src csrc include tests/c benchmarks -type f \
              ! -name '*.pyc' 2>/dev/null) meson.build meson.options pyproject.toml
 
-.PHONY: bench test test-c test-python bench-peers lint clean tools
+.PHONY: bench test test-c test-python soak bench-peers lint clean tools
 
 bench: $(VENV)/.installed
 	$(BIN)/pagepool bench simple --loops $(LOOPS)
@@ -30,6 +33,10 @@ test-c: $(BUILD)/build.ninja
 
 test-python: $(VENV)/.test-installed
 	$(BIN)/python -m pytest
+
+soak: $(BUILD)/build.ninja
+	$(MESON) compile -C $(BUILD) tests/c/soak
+	$(BUILD)/tests/c/soak --operations $(OPERATIONS) --seed $(SEED)
 
 bench-peers: $(VENV)/.test-installed $(BUILD)/build.ninja
 	$(MESON) configure $(BUILD) -Dpeers=enabled

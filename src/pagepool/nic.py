@@ -74,7 +74,6 @@ class Nic:
             pool, piece, length, _ = page.pool, page.piece, len(page), page.address
         except AttributeError:
             raise TypeError(f"page must be a Page, not {type(page).__name__}") from None
-        _ = page.order  # raises what is wrong with a page that is not the caller's
         start = 0 if piece else pool.offset
         # A mapped page has to be so still, also where any address would do.
         dma = None if self._device is None and pool.device is None else page.dma + start

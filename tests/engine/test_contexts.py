@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 
@@ -177,29 +176,9 @@ def test_producers_on_many_threads() -> None:
         assert stats.recycle_ring + stats.recycle_ring_full == 20 * 64
 
 
-def in_child(function: Callable[[], object]) -> None:
-    """Run in a forked child; fails here if it failed there."""
-    import warnings
-
-    with warnings.catch_warnings():
-        # 3.12 warns of fork with threads; the C core has its own by now.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            function()
-            status = 0
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-def test_the_child_of_a_fork_is_told_and_can_make_its_own() -> None:
+def test_the_child_of_a_fork_is_told_and_can_make_its_own(
+    in_child: Callable[[Callable[[], object]], None],
+) -> None:
     arena, napi = pagepool.Arena(), pagepool.Napi()
     pool = pagepool.PagePool(provider=arena, napi=napi)
     with napi:
@@ -245,7 +224,9 @@ def test_the_child_of_a_fork_is_told_and_can_make_its_own() -> None:
     assert arena.info.out == 0
 
 
-def test_objects_dropped_in_the_child_stay_the_parents() -> None:
+def test_objects_dropped_in_the_child_stay_the_parents(
+    in_child: Callable[[Callable[[], object]], None],
+) -> None:
     arena = pagepool.Arena()
     pool = pagepool.PagePool(provider=arena)
     things: list[object] = [pool.alloc(), pool.alloc_bulk(3), memoryview(pool.alloc())]

@@ -54,6 +54,7 @@ def test_errors_say_where_it_was_put() -> None:
         assert len(e.value.__notes__) == 2
 
 
+@pytest.mark.usefixtures("reports")
 @pytest.mark.parametrize(("checked", "at", "found"), [(True, 70, False), ("full", 70, True)])
 def test_a_write_after_the_put_is_found(
     checked: pagepool.checked.Checked, at: int, found: bool, caplog: pytest.LogCaptureFixture

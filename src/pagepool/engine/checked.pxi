@@ -165,8 +165,8 @@ cdef void _report(void *ctx, const pp_report *r) noexcept with gil:
         if r.kind in (PP_REPORT_WRONG_CONTEXT, PP_REPORT_DEAD_POOL) and r.address is NULL:
             _refused[PyThread_get_thread_ident()] = text
         _logger.error("%s", text)
-    except BaseException:
-        PyErr_WriteUnraisable(None)
+    except BaseException as e:
+        _show(e, None)
 
 
 page_pool_set_report(&_report, NULL)

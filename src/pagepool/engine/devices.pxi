@@ -15,7 +15,14 @@ cdef extern from *:
     int _in_callback "pp_in_callback"
     void _enter_callback "pp_enter_callback"() noexcept
     void _leave_callback "pp_leave_callback"() noexcept
+    void PyErr_SetObject(object, object)
     void PyErr_WriteUnraisable(object)
+
+
+cdef void _show(object error, object where) noexcept:
+    """What was raised where nobody can be told."""
+    PyErr_SetObject(type(error), error)
+    PyErr_WriteUnraisable(where)
 
 
 cdef void _wait() noexcept with gil:
@@ -59,8 +66,8 @@ cdef void _device_unmap(void *ctx, uint64_t dma, size_t length, pp_dma_direction
     _enter_callback()
     try:
         (<Device>ctx).unmap(dma, length, _DIRECTIONS[<int>dir])
-    except BaseException:
-        PyErr_WriteUnraisable(<Device>ctx)
+    except BaseException as e:
+        _show(e, <Device>ctx)
     finally:
         _leave_callback()
 
@@ -71,8 +78,8 @@ cdef void _device_sync_for_device(
     _enter_callback()
     try:
         (<Device>ctx).sync_for_device(dma, offset, length, _DIRECTIONS[<int>dir])
-    except BaseException:
-        PyErr_WriteUnraisable(<Device>ctx)
+    except BaseException as e:
+        _show(e, <Device>ctx)
     finally:
         _leave_callback()
 
@@ -83,8 +90,8 @@ cdef void _device_sync_for_cpu(
     _enter_callback()
     try:
         (<Device>ctx).sync_for_cpu(dma, offset, length, _DIRECTIONS[<int>dir])
-    except BaseException:
-        PyErr_WriteUnraisable(<Device>ctx)
+    except BaseException as e:
+        _show(e, <Device>ctx)
     finally:
         _leave_callback()
 
@@ -181,9 +188,9 @@ cdef class Device:
         return f"<pagepool.{type(self).__name__} {self.name}>"
 
 
-cdef bytes _device_name(str name):
-    """What the C core keeps of it: 31 bytes, and no half of a character."""
-    return name.encode("utf-8", "replace").replace(b"\0", b"?")[:31].decode("utf-8", "ignore").encode()
+cdef bytes _device_name(object name):
+    """What the C core keeps of a str: 31 bytes, and no half of a character."""
+    return str.encode(name, "utf-8", "replace").replace(b"\0", b"?")[:31].decode("utf-8", "ignore").encode()
 
 
 @cython.final
@@ -227,8 +234,8 @@ cdef void _iommu_fault(void *ctx, const pp_iommu_fault *c) noexcept with gil:
             iommu.on_fault(fault)
         else:
             _logger.warning("%s", fault.text)
-    except BaseException:
-        PyErr_WriteUnraisable(iommu)
+    except BaseException as e:
+        _show(e, iommu)
     finally:
         _leave_callback()
 
