@@ -416,7 +416,8 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 		if (h->n < h->room)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
-				.address = page->addr,
+				/* It may be back, and another's, and elsewhere by now. */
+				.address = pp_load_relaxed(&page->addr),
 				.allocated = allocated(record),
 			};
 		h->n++;

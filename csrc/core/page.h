@@ -59,6 +59,26 @@ static inline bool pp_take_back(const struct page_pool *pool, const struct pp_pa
 	return true;
 }
 
+/*
+ * The same in two steps, for pages that have a way to go before cache or ring have them: one that
+ * was found to be held is so by nobody who may put it from here on. False: somebody was faster.
+ * here: in the consumer's context.
+ */
+static inline bool pp_start_back(const struct page_pool *pool, const struct pp_page *page,
+				 bool here)
+{
+	uint8_t held = PP_HELD;
+
+	if (here) {
+		/* As in pp_take_back(): no other thread is to put it at this moment. */
+		pp_held_set(pool, page, PP_HELD_GOING);
+		return true;
+	}
+	/* acq_rel: no weaker form; of two threads one gets it. A plain store of the slower one
+	 * might come after the ring has taken the page back, and make it held again. */
+	return pp_cas_acq_rel(pp_held(pool, page), &held, (uint8_t)PP_HELD_GOING);
+}
+
 /* ---- users and holders ---- */
 
 static inline uint64_t pp_page_users_of(uint64_t ref)

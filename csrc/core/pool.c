@@ -614,12 +614,20 @@ static inline bool put_special(struct page_pool *pool, struct pp_page *page, con
 			return false;
 		recycled = pp_page_can_recycle(page);
 	}
+	/* On its way: a second put finds out, before cache or ring have it. */
+	if (recycled && unlikely(!pp_start_back(pool, page, *here))) {
+		if (pool->checked) {
+			pp_check_bad_put(pool, page, caller);
+			/* relaxed: a counter. */
+			pp_fetch_add_relaxed(&pool->refused, 1);
+		} else {
+			refuse(pool, page);
+		}
+		return false;
+	}
 	if (pool->checked)
 		pp_check_was_put(pool, page, caller, recycled);
-	if (recycled)
-		/* On its way: a second put finds out, before cache or ring have it. */
-		pp_held_set(pool, page, PP_HELD_GOING);
-	else
+	if (!recycled)
 		put_held(pool, page, *here);
 	return recycled;
 }

@@ -1638,6 +1638,37 @@ TEST(holders_of_a_plain_pool)
 	end(pool, arena);
 }
 
+/* A provider whose pages are now here, now there. */
+static size_t give_memory(void *ctx, unsigned order, int nid, size_t n, void **memory)
+{
+	(void)ctx;
+	(void)nid;
+	for (size_t i = 0; i < n; i++) {
+		memory[i] = aligned_alloc(PP_PAGE_SIZE, PP_PAGE_SIZE << order);
+		CHECK(memory[i]);
+	}
+	return n;
+}
+
+static void take_memory(void *ctx, void *memory, unsigned order)
+{
+	(void)ctx;
+	(void)order;
+	free(memory);
+}
+
+static struct pp_provider *make_provider(void)
+{
+	struct pp_provider_params params = PP_PROVIDER_PARAMS_INIT;
+	struct pp_provider *provider;
+
+	params.max_bytes = 8 * MIB;
+	params.alloc = give_memory;
+	params.free = take_memory;
+	CHECK_OK(pp_provider_create(&params, &provider));
+	return provider;
+}
+
 struct reader {
 	struct page_pool *pool;
 	uint32_t stop; /* atomic, as seen */
@@ -1654,7 +1685,7 @@ static void *read_holders(void *arg)
 
 		CHECK(n >= 0 && n <= 200);
 		for (int64_t i = 0; i < n && i < 64; i++)
-			CHECK_PTR(h[i].address, pp_page_address(h[i].page));
+			CHECK(h[i].address && (uintptr_t)h[i].address % PP_PAGE_SIZE == 0);
 		if (n > 0)
 			pp_fetch_add_relaxed(&r->seen, 1);
 	}
@@ -1663,25 +1694,57 @@ static void *read_holders(void *arg)
 
 TEST(holders_of_a_pool_that_runs)
 {
-	struct pp_provider *arena = make_arena(8 * MIB);
-	struct page_pool *pool = checked_pool(arena, 16, NULL, PP_FLAG_CHECKED);
-	struct reader r = {.pool = pool};
-	struct pp_page *p[100];
-	pthread_t thread;
-	size_t offset;
-
 	listen();
-	CHECK_EQ(pthread_create(&thread, NULL, read_holders, &r), 0);
-	for (int i = 0; i < 1000 || !pp_load_relaxed(&r.seen); i++) {
-		alloc_n(pool, 99, p);
-		p[99] = page_pool_alloc_frag(pool, &offset, 1500);
-		for (int k = 0; k < 100; k++)
-			put((i + k) % HOWS, pool, p[k]);
+	for (int k = 0; k < 2; k++) {
+		struct pp_provider *provider = k ? make_provider() : make_arena(8 * MIB);
+		struct page_pool *pool = checked_pool(provider, 16, NULL, PP_FLAG_CHECKED);
+		struct reader r = {.pool = pool};
+		struct pp_page *p[100];
+		pthread_t thread;
+		size_t offset;
+
+		CHECK_EQ(pthread_create(&thread, NULL, read_holders, &r), 0);
+		for (int i = 0; i < 1000 || !pp_load_relaxed(&r.seen); i++) {
+			alloc_n(pool, 99, p);
+			p[99] = page_pool_alloc_frag(pool, &offset, 1500);
+			for (int n = 0; n < 100; n++)
+				put((i + n) % HOWS, pool, p[n]);
+		}
+		pp_store_relaxed(&r.stop, 1u);
+		pthread_join(thread, NULL);
+		CHECK_POOL(pool);
+		page_pool_destroy(pool);
+		CHECK_EQ(refs_of(provider), 1);
+		CHECK_EQ(pages_out(provider), 0);
+		pp_provider_put(provider);
 	}
-	pp_store_relaxed(&r.stop, 1u);
-	pthread_join(thread, NULL);
 	CHECK_QUIET();
-	end(pool, arena);
+}
+
+/* Memory of a user's own becomes unreadable as well, and is readable again when he gets it back. */
+TEST(pages_of_a_users_own_provider)
+{
+	EACH_MODE(flags)
+	{
+		struct pp_provider *provider = make_provider();
+		struct page_pool *pool = checked_pool(provider, 8, NULL, flags);
+		struct pp_page *p[64];
+
+		listen();
+		alloc_n(pool, 64, p);
+		for (int i = 0; i < 20; i++) /* more than the ring holds */
+			put(i % 2 ? DIRECT : RING, pool, p[i]);
+		CHECK_EQ(readable(pp_page_address(p[0])), flags != FULL);
+		put(RING, pool, p[0]);
+		reported(PP_REPORT_DOUBLE_PUT, pool, p[0], "a second put of the page at ");
+		CHECK_EQ(page_pool_holders(pool, 0, NULL), 44);
+		CHECK_POOL(pool);
+		page_pool_destroy(pool);
+		put_n(pool, 44, p + 20, true);
+		CHECK_QUIET();
+		CHECK_EQ(pages_out(provider), 0);
+		pp_provider_put(provider);
+	}
 }
 
 /* ---- the environment ----------------------------------------------------------------------------
