@@ -197,7 +197,8 @@ static PP_COLD void report_page(struct page_pool *pool, const struct pp_page *pa
 	struct pp_report r = {
 		.kind = kind,
 		.page = page,
-		.address = page->addr,
+		/* relaxed: it need not be the caller's. */
+		.address = pp_load_relaxed(&page->addr),
 		.offset = offset,
 		.now = site_here(caller),
 		.allocated = allocated(record),
@@ -416,7 +417,8 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 		if (h->n < h->room)
 			h->ret[h->n] = (struct pp_holder){
 				.page = page,
-				.address = page->addr,
+				/* It may be back, and another's, and elsewhere by now. */
+				.address = pp_load_relaxed(&page->addr),
 				.allocated = allocated(record),
 			};
 		h->n++;
