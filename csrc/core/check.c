@@ -197,7 +197,8 @@ static PP_COLD void report_page(struct page_pool *pool, const struct pp_page *pa
 	struct pp_report r = {
 		.kind = kind,
 		.page = page,
-		.address = page->addr,
+		/* relaxed: it need not be the caller's. */
+		.address = pp_load_relaxed(&page->addr),
 		.offset = offset,
 		.now = site_here(caller),
 		.allocated = allocated(record),

@@ -31,7 +31,7 @@ static PP_COLD void refuse(struct page_pool *pool, const struct pp_page *page)
 {
 	/* relaxed: a counter. */
 	pp_fetch_add_relaxed(&pool->refused, 1);
-	pp_refused(pool->id, page->addr, 1);
+	pp_refused(pool->id, pp_load_relaxed(&page->addr), 1);
 }
 
 uint64_t page_pool_refused_puts(const struct page_pool *pool)
@@ -480,7 +480,7 @@ static PP_NOINLINE void not_all_in_ring(struct page_pool *pool, struct pp_page *
 	struct pp_ring *ring = &pool->ring;
 	bool formalities = pool->formalities;
 	bool dying = ring->dying;
-	const void *address = bad ? bad->addr : NULL;
+	const void *address = bad ? pp_load_relaxed(&bad->addr) : NULL;
 	uint32_t id = pool->id;
 
 	if (synced) {
@@ -767,7 +767,7 @@ void page_pool_put_page_bulk(struct pp_page **pages, size_t n)
 		if (likely(pool)) {
 			n = put_some(pool, pages, n, __builtin_return_address(0));
 		} else {
-			pp_refused(0, pages[0]->addr, 1);
+			pp_refused(0, pp_load_relaxed(&pages[0]->addr), 1);
 			pages[0] = pages[--n];
 		}
 	}

@@ -53,7 +53,7 @@ enum pp_page_state {
 struct pp_page {
 	uint64_t ref;    /* see PP_REF_*; anyone who holds the page, atomic */
 	uintptr_t owner; /* its pool, see pool.owner; 0 once it has left; holder, atomic */
-	void *addr;      /* constant; a user's provider: while it is handed out */
+	void *addr;      /* constant; a user's provider: while it is handed out, atomic */
 	struct pp_provider *provider; /* constant */
 	void *private_;               /* whoever holds the page */
 	union {

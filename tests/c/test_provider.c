@@ -74,6 +74,8 @@ static void source_free(void *ctx, void *memory, unsigned order)
 	} else {
 		s->frees++;
 		s->out -= PP_PAGE_SIZE << order;
+		/* It is all the source's again. */
+		memset(memory, 0, PP_PAGE_SIZE << order);
 		free(memory);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -328,6 +330,53 @@ TEST(pieces)
 	CHECK_POOL(pool);
 	page_pool_destroy(pool);
 	end_provider(&s, provider);
+}
+
+/* Mapped, checked and unreadable while they are in the pool; none of that when they leave it. */
+TEST(mapped_and_checked)
+{
+	static const unsigned flags[] = {PP_FLAG_DMA_MAP, PP_FLAG_CHECKED,
+					 PP_FLAG_DMA_MAP | PP_FLAG_CHECKED | PP_FLAG_CHECKED_FULL};
+
+	for (size_t k = 0; k < PP_ARRAY_SIZE(flags); k++) {
+		struct source s;
+		struct pp_provider *provider = make_provider(&s, 12 * MIB, PP_NUMA_NO_NODE);
+		struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
+		struct page_pool *pool;
+		struct pp_page *p[1500];
+
+		params.provider = provider;
+		params.flags = flags[k];
+		params.pool_size = 64;
+		for (params.order = 0; params.order < 2; params.order++) {
+			CHECK_OK(page_pool_create(&params, &pool));
+			for (int round = 0; round < 3; round++) {
+				alloc_n(pool, 1500, p);
+				for (int i = 0; i < 1500; i++) {
+					memset(pp_page_address(p[i]), i, pp_page_size(p[i]));
+					if (flags[k] & PP_FLAG_DMA_MAP)
+						CHECK_EQ(page_pool_get_dma_addr(p[i]),
+							 (uintptr_t)pp_page_address(p[i]));
+				}
+				put_n(pool, 100, p, true);
+				put_n(pool, 1300, p + 100, false);
+				for (int i = 1400; i < 1500; i++) {
+					leave_pool(p[i]);
+					pp_page_put(p[i]);
+				}
+				CHECK_POOL(pool);
+				CHECK_PROVIDER(provider);
+			}
+			CHECK_EQ(page_pool_refused_puts(pool), 0);
+			/* With one out. */
+			alloc_n(pool, 1, p);
+			page_pool_destroy(pool);
+			memset(pp_page_address(p[0]), 1, pp_page_size(p[0]));
+			page_pool_put_full_page(pool, p[0], false);
+			CHECK_EQ(s.out, 0);
+		}
+		end_provider(&s, provider);
+	}
 }
 
 /* ---- what it does wrongly ---------------------------------------------------------------------
