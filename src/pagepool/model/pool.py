@@ -460,7 +460,7 @@ class PagePool:
                     address,
                     record.length,
                     now - record.at,
-                    record.thread_name,
+                    record.thread,
                     record.site,
                     record.traceback,
                 )
