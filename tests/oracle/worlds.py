@@ -215,6 +215,7 @@ class World:
             page.node,
             page.order,
             self.dma(page),
+            provider.offset(page) if hasattr(provider := page.pool.provider, "offset") else None,
         )
 
     def pool(self, pool: Any) -> object:
