@@ -47,8 +47,8 @@ rules_of_dma = st.fixed_dictionaries(
         "dma_dir": st.sampled_from([*["from_device", "bidirectional"] * 3, "to_device"]),
         "track_mappings": st.booleans(),
         "offset": st.sampled_from([0, 0, 64, 100, 4090]),
-        "max_len": st.sampled_from([None, None, 0, 1, 6, 1536, 4096]),
-        "checked": st.sampled_from([False, True, "full"]),
+        "max_len": st.sampled_from([None, None, None, 0, 1, 6, 1536, 4096]),
+        "checked": st.sampled_from([False, True, True, "full"]),
     },
 )
 iommus = st.tuples(st.just("iommu"), st.sampled_from([16, 20, 48]), st.booleans())
@@ -102,10 +102,11 @@ class SideBySide(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         # The sequence may have ended in a difference: then the end is no matter, but threads leave.
-        got, expected = self.engine.run(World.end, False), self.model.run(World.end, False)
-        assert got == expected, _first_difference(got, expected)
-        self.compare(self.engine.seen(), self.model.seen())
-        self.count(got)
+        for last in (World.shown, World.end):
+            got, expected = self.engine.run(last, False), self.model.run(last, False)
+            assert got == expected, _first_difference(got, expected)
+            self.compare(self.engine.seen(), self.model.seen())
+            self.count(got)
         for pool in self.model.pools:
             type(self).met.update(pool._pool.count.__dict__)
             if pool.device is not None:
@@ -136,6 +137,7 @@ class SideBySide(RuleBasedStateMachine):
         ),
         devices=st.tuples(iommus, kinds),
         dma=st.tuples(rules_of_dma, rules_of_dma),
+        out=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 3, 20, 70])), max_size=3),
     )
     def start(
         self,
@@ -143,6 +145,7 @@ class SideBySide(RuleBasedStateMachine):
         regions: list[tuple[int, int, int, int | None]],
         devices: tuple[tuple[str, int, bool], ...],
         dma: tuple[dict[str, Any], dict[str, Any]],
+        out: list[tuple[int, int]],
     ) -> None:
         def make(w: World) -> None:
             for limit, reserve, node in arenas:
@@ -159,10 +162,11 @@ class SideBySide(RuleBasedStateMachine):
             self.make_device((kind, n, flag), -1)
         self.make_pool(0, 4, 0, None, None, None, {}, 0)
         for i, rules in enumerate(dma):
-            self.make_pool(len(arenas) + i, 64, 0, None, None, 3 * i, rules, 0)
+            usual = {"checked": True, "offset": 64} if i == 0 else {"track_mappings": False}
+            self.make_pool(len(arenas) + i, 64, 0, None, None, 3 * i, {**usual, **rules}, 0)
+        for pool, n in out:
+            self.alloc(pool, n, False)
 
-    @precondition(lambda self: len(self.model.devices) < 8)
-    @rule(kind=kinds, iommu=st.integers(-1, 2))
     def make_device(self, kind: tuple[str, int, bool], iommu: int) -> None:
         """iommu: behind which one, if there is."""
         what, n, flag = kind
@@ -325,31 +329,54 @@ class SideBySide(RuleBasedStateMachine):
         step=st.sampled_from([1, -1, 2]),
         direct=st.booleans(),
         size=sync_sizes,
+        late=st.sampled_from([None, 0, 3, 63, 64, 4095]),
+        again=st.sampled_from([0, 0, 2]),
         other=threads,
     )
-    def put(self, first: int, n: int, step: int, direct: bool, size: int, other: bool) -> None:
+    def put(
+        self,
+        first: int,
+        n: int,
+        step: int,
+        direct: bool,
+        size: int,
+        late: int | None,
+        again: int,
+        other: bool,
+    ) -> None:
+        """late: where in its part the device writes to each page afterwards; again: allocate."""
+
         def act(w: World) -> None:
-            for page in _some(w.pages, first, n, step):
-                page.pool.put(page, allow_direct=direct, dma_sync_size=size)
+            pages = _some(w.pages, first, n, step)
+            for page in pages:
+                pool, dma = page.pool, w.dma(page)
+                pool.put(page, allow_direct=direct, dma_sync_size=size)
+                # If it may be touched.
+                if (
+                    late is not None
+                    and isinstance(dma, int)
+                    and hasattr(pool.device, "bound")
+                    and pool.checked != "full"
+                ):
+                    w.result(pool.device.write, dma + pool.offset + late, b"late")
+            w.pages += [pages[-1].pool.alloc() for _ in range(again)]
 
         self.both(act, other)
         self.forget_put()
 
     @precondition(lambda self: self.model.pages)
-    @rule(page=places)
-    def put_twice(self, page: int) -> None:
+    @rule(page=places, pool=st.one_of(st.none(), places))
+    def misput(self, page: int, pool: int | None) -> None:
+        """Twice, or into a pool that may be another."""
+
         def act(w: World) -> None:
             mine = _pick(w.pages, page)
+            if pool is not None:
+                _pick(w.pools, pool).recycle_direct(mine)
             mine.put()
             mine.put()
 
         self.both(act)
-        self.forget_put()
-
-    @precondition(lambda self: self.model.pages)
-    @rule(page=places, pool=places)
-    def put_perhaps_foreign(self, page: int, pool: int) -> None:
-        self.both(lambda w: _pick(w.pools, pool).recycle_direct(_pick(w.pages, page)))
         self.forget_put()
 
     @precondition(lambda self: self.model.pages)
@@ -397,38 +424,29 @@ class SideBySide(RuleBasedStateMachine):
     # -- somebody else has it
 
     @precondition(lambda self: self.model.pages)
-    @rule(page=places, whole=st.booleans())
-    def look(self, page: int, whole: bool) -> None:
-        def act(w: World) -> None:
-            view = _pick(w.pages, page).view()
-            w.views.append(view if whole else view[:1])
-
-        self.both(act)
-
-    @precondition(lambda self: self.model.pages)
-    @rule(page=places)
-    def look_and_forget(self, page: int) -> None:
+    @rule(page=places, keep=st.sampled_from(["nothing", "a part", "all"]))
+    def look(self, page: int, keep: str) -> None:
         def act(w: World) -> object:
-            page_ = _pick(w.pages, page)
-            page_.view()[:1] = b"x"
-            return bytes(page_.view()[:1])
+            mine = _pick(w.pages, page)
+            mine.view()[:1] = b"x"
+            if keep != "nothing":
+                w.views.append(mine.view() if keep == "all" else mine.view()[:1])
+            return bytes(mine.view()[:1])
 
         self.both(act)
 
-    @precondition(lambda self: self.model.views)
-    @rule(view=places)
-    def drop_view(self, view: int) -> None:
-        self.both(lambda w: _drop(w.views, view))
+    @precondition(lambda self: self.model.views or self.model.pages or self.model.batches)
+    @rule(what=st.sampled_from(["pages", "batches"]), place=places)
+    def drop(self, what: str, place: int) -> None:
+        """A page without a put, or a view: with it the page may go."""
+        what = "views" if self.model.views else what
 
-    @precondition(lambda self: self.model.pages and not self.model.views)
-    @rule(page=places)
-    def drop_page(self, page: int) -> None:
-        self.both(lambda w: _drop(w.pages, page))
+        def act(w: World) -> None:
+            things = getattr(w, what)
+            if things:
+                del things[place % len(things)]
 
-    @precondition(lambda self: self.model.batches and not self.model.views)
-    @rule(batch=places)
-    def drop_batch(self, batch: int) -> None:
-        self.both(lambda w: _drop(w.batches, batch))
+        self.both(act)
 
     # -- devices
 
@@ -476,7 +494,7 @@ class SideBySide(RuleBasedStateMachine):
         what=st.lists(
             st.tuples(
                 st.sampled_from(
-                    ["write", "write", "read", "unmap", "sync_for_device", "sync_for_cpu"]
+                    ["write", "write", "read", "map", "unmap", "sync_for_device", "sync_for_cpu"]
                 ),
                 addresses,
                 lengths,
@@ -518,63 +536,42 @@ class SideBySide(RuleBasedStateMachine):
             return device.read(dma, len(data)) == data
         if op == "read":
             return len(device.read(dma, min(length, 8192)))
+        if op == "map":
+            return w.api.NO_DEVICE.map(dma, length, direction), device.map(dma, length, direction)
         if op == "unmap":
             return device.unmap(dma, length, direction)
         return getattr(device, op)(dma, offset, length, direction)
 
-    @precondition(lambda self: self.model.pages)
-    @rule(
-        page=places,
-        at=st.sampled_from([0, 3, 63, 64, 127, 128, 4095]),
-        direct=st.booleans(),
-        again=st.booleans(),
-    )
-    def late_write(self, page: int, at: int, direct: bool, again: bool) -> None:
-        """The device writes to a page after it was put."""
-
-        def act(w: World) -> object:
-            mine = _pick(w.pages, page)
-            pool, dma = mine.pool, w.dma(mine)
-            mine.put(allow_direct=direct)
-            result = None
-            if pool.checked != "full" and hasattr(pool.device, "bound") and isinstance(dma, int):
-                result = w.result(pool.device.write, dma + at, b"late")
-            if again:
-                w.pages.append(pool.alloc())
-            return result
-
-        self.both(act)
-        self.forget_put()
-
-    @rule(device=places, address=places)
-    def map_by_hand(self, device: int, address: int) -> None:
-        def act(w: World) -> object:
-            mine = _pick(w.devices, device)
-            if type(mine).__name__ in ("Device", "Syncing"):
-                return None
-            return mine.map(address, 4096, "from_device")
-
-        self.both(act)
-
     @rule(device=places, often=st.integers(0, 2), other=threads)
     def unbind_device(self, device: int, often: int, other: bool) -> None:
         def act(w: World) -> object:
-            mine = _pick(w.devices, device)
-            return mine.unbind() if hasattr(mine, "unbind") else None
+            bound = [device for device in w.devices if getattr(device, "bound", False)]
+            return _pick(bound or w.devices[:1], device).unbind()
 
         if often == 0:
             self.both(act, other)
 
     # -- NICs
 
-    @precondition(lambda self: len(self.model.nics) < 3)
-    @rule(device=places, slots=st.sampled_from([0, 1, 4, 4, 3]))
-    def make_nic(self, device: int, slots: int) -> None:
+    @precondition(lambda self: len(self.model.devices) + len(self.model.nics) < 10)
+    @rule(
+        device=st.one_of(st.none(), places),
+        kind=kinds,
+        iommu=st.integers(-1, 2),
+        slots=st.sampled_from([0, 1, 4, 4, 3]),
+    )
+    def make(self, device: int | None, kind: tuple[str, int, bool], iommu: int, slots: int) -> None:
+        """A device, or a NIC over one."""
+
         def act(w: World) -> None:
+            assert device is not None
             mine = w.devices[device % len(w.devices) & ~1]
             w.nics.append(w.api.Nic(mine, slots=slots))
 
-        self.both(act)
+        if device is None:
+            self.make_device(kind, iommu)
+        else:
+            self.both(act)
 
     @rule(
         nic=places,
@@ -611,37 +608,29 @@ class SideBySide(RuleBasedStateMachine):
         start = 0 if page.piece else page.pool.offset
         return length, bytes(page.view()[start : start + length]), w.page(page)
 
-    # -- what they say
-
-    @rule()
-    def show(self) -> None:
-        self.both(World.shown)
-
-    @rule(pool=places)
-    def who_has_what(self, pool: int) -> None:
-        self.both(lambda w: w.holders(_pick(w.pools, pool)))
-
     # -- settings, contexts, the end
 
     @rule(pool=places, node=nodes, other=threads)
     def update_nid(self, pool: int, node: int | None, other: bool) -> None:
         self.both(lambda w: _pick(w.pools, pool).update_nid(node), other)
 
-    @rule(pool=places, napi=places)
-    def bind(self, pool: int, napi: int) -> None:
-        self.both(lambda w: _pick(w.pools, pool).enable_direct_recycling(_pick(w.napis, napi)))
+    @rule(
+        pool=places,
+        napi=places,
+        what=st.sampled_from(["enter", "exit", "bind", "unbind"]),
+        other=threads,
+    )
+    def context(self, pool: int, napi: int, what: str, other: bool) -> None:
+        def act(w: World) -> None:
+            its, mine = _pick(w.pools, pool), _pick(w.napis, napi)
+            if what == "bind":
+                its.enable_direct_recycling(mine)
+            elif what == "unbind":
+                its.disable_direct_recycling()
+            else:
+                getattr(mine, what)()
 
-    @rule(pool=places)
-    def unbind(self, pool: int) -> None:
-        self.both(lambda w: _pick(w.pools, pool).disable_direct_recycling())
-
-    @rule(napi=places, other=threads)
-    def enter(self, napi: int, other: bool) -> None:
-        self.both(lambda w: _pick(w.napis, napi).enter(), other)
-
-    @rule(napi=places, other=threads)
-    def exit(self, napi: int, other: bool) -> None:
-        self.both(lambda w: _pick(w.napis, napi).exit(), other)
+        self.both(act, other)
 
     @rule(pool=places, often=st.integers(0, 4), other=threads)
     def close(self, pool: int, often: int, other: bool) -> None:
@@ -659,11 +648,12 @@ class SideBySide(RuleBasedStateMachine):
 def _first_difference(engine: Any, model: Any) -> str:
     """Of two results, without the page after page that is equal."""
     where = ""
-    while isinstance(engine, tuple | list) and isinstance(model, tuple | list):
+    while type(engine) is type(model) and isinstance(model, tuple | list | dict):
         if len(engine) != len(model):
             break
-        i = next(i for i in range(len(model)) if engine[i] != model[i])
-        engine, model, where = engine[i], model[i], f"{where}[{i}]"
+        places = model if isinstance(model, dict) else range(len(model))
+        i = next(i for i in places if engine[i] != model[i])
+        engine, model, where = engine[i], model[i], f"{where}[{i!r}]"
     return f"result{where}: engine gave {engine}, model {model}"
 
 
@@ -675,10 +665,6 @@ def _polled(pool: Any, act: Callable[[Any], Any]) -> Any:
     """Inside the pool's napi if it is bound to one, and nobody else is in it."""
     with pool.napi or contextlib.nullcontext():
         return act(pool)
-
-
-def _drop(things: list[Any], place: int) -> None:
-    del things[place % len(things)]
 
 
 def _some(things: list[Any], first: int, n: int, step: int) -> list[Any]:

@@ -291,13 +291,16 @@ class World:
             "nics": [(nic.dropped, self.words(repr(nic))) for nic in self.nics],
         }
 
-    def shown(self) -> list[str]:
-        """How everything shows itself."""
+    def shown(self) -> object:
+        """How everything shows itself, and who has what."""
         things = [
             *(self.pools + self.pages + self.batches + self.napis + self.devices),
             *(self.iommus + self.nics + self.arenas),
         ]
-        return [self.words(repr(thing)) for thing in things]
+        return (
+            [self.words(repr(thing)) for thing in things],
+            [self.result(self.holders, pool) for pool in self.pools],
+        )
 
     def end(self) -> dict[str, list[Any]]:
         """Everything is given back, and all arenas have their pages."""
@@ -310,9 +313,10 @@ class World:
                 self.pages.append(done[0])
             while page := nic.take():
                 self.pages.append(page)
-        # Of every second pool the pages come back late.
-        for pool in self.pools[1::2]:
-            pool.close()
+        # Of most pools the pages come back late.
+        for i, pool in enumerate(self.pools):
+            if i % 3:
+                pool.close()
         for thing in [*self.pages, *self.batches]:
             if thing.held:
                 thing.put()
