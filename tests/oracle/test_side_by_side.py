@@ -2,7 +2,7 @@
 """Engine and model agree; and the comparison finds what is planted.
 
 PAGEPOOL_ORACLE_SEQUENCES=n runs n sequences instead of a few; PAGEPOOL_ORACLE_SEED=n others than
-the same each time.
+the same each time: of each 1000 the seed is one more.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ FEW = 150
 SEQUENCES = int(os.environ.get("PAGEPOOL_ORACLE_SEQUENCES", FEW))
 SEED = os.environ.get("PAGEPOOL_ORACLE_SEED")
 CALLS = 40
+ROUND = 1000  # hypothesis keeps what it has tried, 200 KB of each sequence
 
 EVERYTHING = {
     *(field.name for field in dataclasses.fields(Counters)),
@@ -65,8 +66,13 @@ def compare(sequences: int, *, seed: int | None, shrink: bool) -> tuple[int, Cou
 
 @pytest.mark.usefixtures("plain_pools", "reports")
 def test_engine_and_model_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    seed = None if SEED is None else int(SEED)
-    ran, met = compare(SEQUENCES, seed=seed, shrink=True)
+    ran, met = 0, Counter[str]()
+    for i, done in enumerate(range(0, SEQUENCES, ROUND)):
+        seed = None if SEED is None and SEQUENCES <= ROUND else int(SEED or 0) + i
+        more, also = compare(min(ROUND, SEQUENCES - done), seed=seed, shrink=True)
+        ran, met = ran + more, met + also
+        if SEQUENCES > ROUND:
+            print(f"seed {seed}: {more} sequences")
     with capsys.disabled():
         print(f" {ran} sequences of up to {CALLS} calls ", end="")
         if SEQUENCES > FEW:
