@@ -59,6 +59,7 @@ def compare(sequences: int, *, seed: int | None, shrink: bool) -> tuple[int, Cou
             phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
             suppress_health_check=list(HealthCheck),
             print_blob=False,
+            report_multiple_bugs=shrink,
         ),
     )
     return Machine.sequences, Machine.met
