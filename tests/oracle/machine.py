@@ -159,7 +159,7 @@ class SideBySide(RuleBasedStateMachine):
         self.both(make)
         for kind, n, flag in devices:
             self.make_device((kind, n, flag), -1)
-            # One whose pages are not written to when they are back: these cannot be touched then.
+            # The same at an odd place, where pages that are back may be such as cannot be touched.
             self.make_device((kind, n, flag), -1)
         self.make_pool(0, 4, 0, None, None, None, {}, 0)
         for i, rules in enumerate(dma):
@@ -209,6 +209,7 @@ class SideBySide(RuleBasedStateMachine):
         wraps: int,
     ) -> None:
         """wraps: after how many pages the 32-bit counts do."""
+        # Through a device at an even place pages are written to that are back: see start().
         if device is not None and device % len(self.model.devices) % 2 == 0:
             dma = {**dma, "checked": dma.get("checked", False) is not False}
 
@@ -516,7 +517,7 @@ class SideBySide(RuleBasedStateMachine):
         """What a device does, or its driver without the pool."""
 
         def act(w: World) -> object:
-            # Pages of the others may be such that cannot be touched. The first has an IOMMU.
+            # At an even place; the first has an IOMMU.
             mine = w.devices[device % len(w.devices) & ~1]
             if not hasattr(mine, "bound"):
                 mine = w.devices[0]
