@@ -144,8 +144,11 @@ static int user_map(struct pp_device *d, void *memory, size_t length, enum pp_dm
 		    uint64_t *dma)
 {
 	const struct pp_device_params *p = params_of(d);
+	int err = p->map(p->ctx, memory, length, dir, dma);
 
-	return p->map(p->ctx, memory, length, dir, dma);
+	return err ? pp_fail(err, "device %s: a mapping of %zu bytes was refused: error %d",
+			     d->name, length, err)
+		   : 0;
 }
 
 static void user_unmap(struct pp_device *d, uint64_t dma, size_t length, enum pp_dma_direction dir)

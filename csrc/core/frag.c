@@ -54,6 +54,7 @@ static inline struct pp_page *alloc_frag(struct page_pool *pool, size_t *offset,
 {
 	size_t room = PP_PAGE_SIZE << pool->order;
 	struct pp_page *page = pool->frag_page;
+	uint64_t map_errors;
 
 	if (unlikely(!size || size > room)) {
 		pp_fail(-EINVAL, "a piece of %zu bytes: a page of pool %u has %zu", size, pool->id,
@@ -79,9 +80,12 @@ static inline struct pp_page *alloc_frag(struct page_pool *pool, size_t *offset,
 			return cut_first(pool, page, size);
 		}
 	}
+	map_errors = pool->dma.map_errors;
 	page = pp_pool_alloc(pool);
 	if (!page) {
-		pp_fail(-ENOMEM, "pool %u has no page for a piece", pool->id);
+		/* The device has said why none could be mapped. */
+		if (pool->dma.map_errors == map_errors)
+			pp_fail(-ENOMEM, "pool %u has no page for a piece", pool->id);
 		return NULL;
 	}
 	*offset = 0;

@@ -14,9 +14,6 @@ import pytest
 
 #: Files of tests that are about the engine's own making.
 FILES_NOT_HERE = {
-    "device_that_was_never_made": "objects of C types that no constructor has made",
-    "device_is_copied_or_pickled": "plain Python objects can be",
-    "types_are_closed": "types in C",
     "test_lacks.py": "the model asks the system for nothing",
     "test_reentrancy.py": "what CPython may run in the middle of the engine's calls",
     "test_sequences.py": "the engine against an account of its memory; here see test_side_by_side",
@@ -28,6 +25,9 @@ NOT_HERE = {
     "device_that_was_never_made": "objects of C types that no constructor has made",
     "device_is_copied_or_pickled": "plain Python objects can be",
     "types_are_closed": "types in C",
+    "while_another_thread_is_in_a_cons": "one call after the other, so the other thread waits",
+    "while_another_thread_is_in_one": "one call after the other, so the other thread waits",
+    "refusal_is_not_told_twice": "one call after the other, so the other thread waits",
     "fork": "no check after fork",
     "child": "no check after fork",
     "every_code_of_the_core": "reads the C sources, no pool",
@@ -39,6 +39,10 @@ NOT_HERE = {
     "view_is_one_object": "the view is kept by who has it, not by the pool",
     "passed_to_a_buffer_consumer": "memoryview(page)",
     "dropped_in_time": "memoryview(page)",
+    "views_end_a_holding": "memoryview(page)",
+    "second_put_says_where": "memoryview(page)",
+    "view_keeps_its_page_out": "memoryview(page)",
+    "page_in_a_full_pool": "a page cannot be made unreadable",
     "page_is_a_writable_buffer": "memoryview(page)",
     "page_is_put_once": "memoryview(page)",
     "exactly_its_size": "memoryview(page)",

@@ -7,6 +7,7 @@ import copy
 import gc
 import logging
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -377,6 +378,10 @@ def test_parameters_without_a_device() -> None:
         assert (pool.offset, pool.max_len) == (0, 4096)
         with pytest.raises(pagepool.NotSupported, match="made without a device"):
             _ = pool.dma_stats
+    # A NIC without an IOMMU writes there too.
+    for part in ({"offset": 64, "max_len": 4096}, {"offset": 4097}):
+        with pytest.raises(pagepool.InvalidParameter, match="more than a page of 4096 bytes"):
+            pagepool.PagePool(**part)  # type: ignore[arg-type]
 
 
 def test_facts_of_a_pool_with_a_device(eth0: pagepool.IommuDevice) -> None:
@@ -418,6 +423,58 @@ def test_the_dma_of_pages_and_pieces(eth0: pagepool.IommuDevice) -> None:
             _ = other.dma
         with pytest.raises(pagepool.NotSupported, match="without a device"):
             plain.dma_sync_for_cpu(other)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_an_address_of_0_is_one(tracked: bool) -> None:
+    class FromZero(pagepool.Device):
+        def map(self, address: int, length: int, direction: Direction) -> int:
+            return 0
+
+        def unmap(self, dma: int, length: int, direction: Direction) -> None:
+            assert dma == 0
+
+    pool = pagepool.PagePool(device=FromZero(), track_mappings=tracked, order=1)
+    page = pool.alloc()
+    assert page.dma == 0
+    pool.close()
+    if tracked:
+        with pytest.raises(pagepool.DeviceGone, match="unmapped when its pool was closed"):
+            _ = page.dma
+    else:
+        assert page.dma == 0
+    page.put()
+
+
+@pytest.mark.parametrize("piece", [False, True])
+def test_no_page_says_why_none_was_mapped(piece: bool) -> None:
+    eth0 = pagepool.Iommu(bits=16).attach("eth0")
+    with pagepool.PagePool(device=eth0, order=4) as pool:
+        with pytest.raises(pagepool.OutOfPages, match="could be mapped for device eth0") as e:
+            _ = pool.alloc_frag(64) if piece else pool.alloc()
+        assert isinstance(e.value.__cause__, pagepool.NoDescriptor)
+        assert "address space of 16 bits is used up" in str(e.value.__cause__)
+
+
+@pytest.mark.parametrize("how", ["alloc", "alloc_frag", "alloc_bulk"])
+def test_a_refusal_that_nobody_hears_keeps_nothing(how: str) -> None:
+    class Kept:
+        pass
+
+    device = Plain()
+    device.refuse = {2}
+
+    def allocate(pool: pagepool.PagePool) -> tuple[Any, weakref.ref[Kept]]:
+        mine = Kept()
+        if how == "alloc":
+            return pool.alloc(), weakref.ref(mine)
+        return getattr(pool, how)(64), weakref.ref(mine)
+
+    with pagepool.PagePool(device=device) as pool:
+        page, mine = allocate(pool)
+        assert pool.dma_stats.map_errors == 1
+        assert mine() is None
+        page.put()
 
 
 def test_the_old_rule_forgets_no_address(
@@ -860,6 +917,10 @@ def test_no_device() -> None:
     for use in (lambda: none.write(0, b"x"), lambda: none.read(0, 1)):
         with pytest.raises(pagepool.NotSupported):
             use()
+    assert none.map(0x5000, 4096, "from_device") == 0x5000
+    none.unmap(0x5000, 4096, "from_device")
+    with pytest.raises(pagepool.InvalidParameter, match="direction is 'up'"):
+        none.map(0x5000, 4096, "up")  # type: ignore[arg-type]
 
 
 # ---- unbind -------------------------------------------------------------------------------------

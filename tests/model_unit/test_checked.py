@@ -43,7 +43,7 @@ def test_errors_say_where_it_was_put() -> None:
         thread = threading.Thread(target=page.put, name="other")
         thread.start()
         thread.join()
-        with pytest.raises(pagepool.PageGone, match=r"put already, at .*, which has ended") as e:
+        with pytest.raises(pagepool.PageGone, match=r"put already, at .* by thread 'other'") as e:
             page.put()
         allocated, put = e.value.__notes__
         assert "in test_errors_say" in allocated

@@ -238,7 +238,7 @@ def test_close_unmaps_what_is_out_by_number_and_what_comes_later_is_left_alone()
         "syncs": 64,
         "sync_bytes": 64 * PAGE,
     }
-    with pytest.raises(pagepool.DeviceGone, match="unmapped when its pool was destroyed"):
+    with pytest.raises(pagepool.DeviceGone, match="unmapped when its pool was closed"):
         _ = piece.dma
     pool.dma_sync_for_cpu(piece)
     pool.put(batch[0], dma_sync_size=0)  # nothing would have been synced

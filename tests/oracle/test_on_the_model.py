@@ -86,6 +86,7 @@ def run(code: list[str], **environment: str) -> subprocess.CompletedProcess[str]
         [sys.executable, "-W", "error", *code],
         capture_output=True,
         text=True,
+        timeout=600,
         env={**os.environ, **environment},
     )
 

@@ -800,8 +800,8 @@ cdef class Page:
         if self.pool_.device_ is None:
             raise self.pool_.no_device()
         dma = page_pool_get_dma_addr(self.page)
-        # 0 is also an address that a device may have given.
-        if dma == 0 and self.pool_.closed_:
+        # 0 is also an address that a device may have given, and by the old rule it still is one.
+        if dma == 0 and self.pool_.closed_ and self.pool_.tracked:
             raise errors.DeviceGone(
                 f"page allocated at {_where(self.code, self.lasti)} was unmapped when its pool "
                 "was closed"
@@ -1031,6 +1031,7 @@ cdef class PagePool:
     cdef bint special         # mapped or checked: Python code may run in the middle of a call
     cdef Py_ssize_t inside    # such calls of the consumer's under way: it cannot be closed now
     cdef bint destroyed       # closing is through
+    cdef bint tracked         # and then nothing is mapped any more
     cdef dict views           # address -> (Memory, its view), see Page.view
     cdef dict records         # checked: address -> Record of its last use; None: not checked
     cdef object checked_
@@ -1119,8 +1120,16 @@ cdef class PagePool:
             raise errors.InvalidParameter(
                 f"checked is {checked!r}: must be True, False or 'full'"
             )
+        # Also without a device: a NIC's frame must not go beyond the page. A wrong order is the C core's
+        # to refuse.
+        if params.order <= 10 and <uint64_t>params.offset + params.max_len > page_size:
+            raise errors.InvalidParameter(
+                f"offset {params.offset} and max_len {params.max_len} are more than a page of "
+                f"{page_size} bytes"
+            )
         self.device_ = device
         self.dma_dir_ = dma_dir
+        self.tracked = track_mappings
         self.offset_ = params.offset
         self.max_len_ = params.max_len
         err = page_pool_create(&params, &self.pool)
@@ -1243,6 +1252,13 @@ cdef class PagePool:
         page_pool_get_dma_stats(self.pool, &s)
         return s.map_errors
 
+    cdef int forget_refusal(self) except -1:
+        """There is a page: why others could not be mapped is nobody's concern, and the exception
+        would keep what the callers have in their variables. Runs Python code."""
+        if self.device_ is not None:
+            self.device_.refusal = None
+        return 0
+
     def alloc(self):
         cdef pp_page *c
         cdef PyObject *code
@@ -1268,6 +1284,8 @@ cdef class PagePool:
         if self.records is not None:
             page.record = _record(page.length)
             self.records[<size_t>page.memory] = page.record
+        if self.special:
+            self.forget_refusal()
         return page
 
     def alloc_frag(self, Py_ssize_t size):
@@ -1297,6 +1315,8 @@ cdef class PagePool:
         if self.records is not None:
             piece.record = _record(size)
             self.records[<size_t>piece.memory] = piece.record
+        if self.special:
+            self.forget_refusal()
         return piece
 
     def alloc_bulk(self, Py_ssize_t n):
@@ -1327,6 +1347,8 @@ cdef class PagePool:
             batch.record = _record(self.page_size_)
             for i in range(batch.n):
                 self.records[<size_t>pp_page_address(batch.raw[i])] = batch.record
+        if self.special:
+            self.forget_refusal()
         return batch
 
     cdef object no_device(self):

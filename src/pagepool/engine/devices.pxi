@@ -198,6 +198,13 @@ cdef class NoDevice(Device):
     def __init__(self):
         raise TypeError("there is one: NO_DEVICE")
 
+    def map(self, address, length, direction):
+        _direction(direction)
+        return address
+
+    def unmap(self, dma, length, direction):
+        pass
+
 
 cdef Device _no_device():
     cdef NoDevice device = NoDevice.__new__(NoDevice)

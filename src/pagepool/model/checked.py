@@ -59,13 +59,6 @@ def _format(trace: Trace) -> str:
     return "".join(traceback.StackSummary.from_list(calls).format())
 
 
-def _thread_name(ident: int) -> str:
-    for thread in threading.enumerate():
-        if thread.ident == ident:
-            return thread.name
-    return f"{ident}, which has ended"
-
-
 class Record:
     """Where a page, a piece or the pages of a batch were allocated, and put."""
 
@@ -74,9 +67,10 @@ class Record:
         self.length = length
         self.at = time.monotonic()
         self.allocated = _trace()
-        self.thread = threading.get_ident()
+        # Rule: a thread's name of that moment; it may end, or get another.
+        self.thread = threading.current_thread().name
         self.put: Trace | None = None  # None: not put
-        self.put_thread = 0
+        self.put_thread = ""
 
     def copy(self) -> Record:
         """Of one page of a batch."""
@@ -87,7 +81,7 @@ class Record:
     def was_put(self) -> None:
         """Put here and now."""
         self.put = _trace()
-        self.put_thread = threading.get_ident()
+        self.put_thread = threading.current_thread().name
 
     @property
     def site(self) -> str:
@@ -95,16 +89,11 @@ class Record:
         return _site(self.allocated)
 
     @property
-    def thread_name(self) -> str:
-        """Of the thread that allocated it."""
-        return _thread_name(self.thread)
-
-    @property
     def put_by(self) -> str:
         """Where and by whom; empty: it was not put."""
         if self.put is None:
             return ""
-        return f"at {_site(self.put)} by thread {_thread_name(self.put_thread)!r}"
+        return f"at {_site(self.put)} by thread {self.put_thread!r}"
 
     @property
     def traceback(self) -> str:
@@ -113,16 +102,14 @@ class Record:
 
     def describe(self) -> str:
         """Both, in one line."""
-        text = f"allocated at {self.site} by thread {self.thread_name!r}"
+        text = f"allocated at {self.site} by thread {self.thread!r}"
         return text + f", put {self.put_by}" if self.put is not None else text
 
     def add_to(self, error: E) -> E:
         """The exception, with both tracebacks."""
-        error.add_note(f"Allocated by thread {self.thread_name!r}:\n{self.traceback.rstrip()}")
+        error.add_note(f"Allocated by thread {self.thread!r}:\n{self.traceback.rstrip()}")
         if self.put is not None:
-            error.add_note(
-                f"Put by thread {_thread_name(self.put_thread)!r}:\n{_format(self.put).rstrip()}"
-            )
+            error.add_note(f"Put by thread {self.put_thread!r}:\n{_format(self.put).rstrip()}")
         return error
 
 

@@ -31,7 +31,10 @@ class _Shown:
         self.error = error
 
     def __del__(self) -> None:
-        raise self.error
+        try:
+            raise self.error
+        finally:
+            del self.error  # its traceback has this call, and with it all that the callers have
 
 
 def show(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:

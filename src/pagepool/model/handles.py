@@ -177,7 +177,9 @@ class Page:
             raise self._pool._no_device()
         dma = self._frame.dma
         if dma is None:
-            raise errors.DeviceGone("the page was unmapped when its pool was destroyed")
+            raise errors.DeviceGone(
+                f"page allocated at {self._site} was unmapped when its pool was closed"
+            )
         return dma + self._offset
 
     @property
@@ -264,8 +266,11 @@ class PageBatch:
 
     def _check(self) -> None:
         if not self._held:
-            error = errors.PageGone(f"batch of pages allocated at {self._site} was put already")
-            raise error if self._record is None else self._record.add_to(error)
+            raise self._gone()
+
+    def _gone(self) -> errors.PageGone:
+        error = errors.PageGone(f"batch of pages allocated at {self._site} was put already")
+        return error if self._record is None else self._record.add_to(error)
 
     def _not_looked_at(self) -> list[Frame]:
         return [frame for i, frame in enumerate(self._frames) if self._made[i] is None]

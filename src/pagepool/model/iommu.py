@@ -348,7 +348,10 @@ class IommuDevice(Device):
         dma, length = _place(dma, length)
         entry = self._lookup(op, dma, 0, length)
         if not isinstance(entry, _Entry):
-            raise entry
+            try:
+                raise entry
+            finally:
+                del entry  # its traceback has this call, and with it all that the callers have
         assert entry.memory is not None, "what is mapped has memory"
         at = dma - entry.mapping.dma
         return entry.memory[at : at + length]

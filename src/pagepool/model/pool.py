@@ -104,19 +104,10 @@ class PagePool:
             device._check()
         start = unsigned(offset, "offset", 0xFFFFFFFF)
         part = None if max_len is None else unsigned(max_len, "max_len", 0xFFFFFFFF)
-        if high > MAX_ORDER:
-            raise errors.InvalidParameter(
-                f"order {high}: a page is at most of order {MAX_ORDER} "
-                f"({PAGE_SIZE << MAX_ORDER} bytes)"
-            )
         page_size = PAGE_SIZE << high
         # Rule: without a sync for the device it may be left out.
         if part is None or (part == 0 and not dma_sync):
             part = max(page_size - start, 0)
-        if start + part > page_size:
-            raise errors.InvalidParameter(
-                f"offset {start} and max_len {part} are more than a page of {page_size} bytes"
-            )
         if dma_dir not in DMA_DIRS:
             raise errors.InvalidParameter(
                 f"dma_dir is {dma_dir!r}: must be one of {', '.join(DMA_DIRS)}, "
@@ -127,6 +118,15 @@ class PagePool:
         if dma_sync and part == 0:
             raise errors.InvalidParameter("dma_sync with max_len 0: there is nothing to sync")
         self._checked = how_checked(checked)
+        if high > MAX_ORDER:
+            raise errors.InvalidParameter(
+                f"order {high}: a page is at most of order {MAX_ORDER} "
+                f"({PAGE_SIZE << MAX_ORDER} bytes)"
+            )
+        if start + part > page_size:
+            raise errors.InvalidParameter(
+                f"offset {start} and max_len {part} are more than a page of {page_size} bytes"
+            )
         self._records: dict[int, Record] = {}  # checked: by address, of its last use
         self._provider = provider
         self._device = device
@@ -460,7 +460,7 @@ class PagePool:
                     address,
                     record.length,
                     now - record.at,
-                    record.thread_name,
+                    record.thread,
                     record.site,
                     record.traceback,
                 )

