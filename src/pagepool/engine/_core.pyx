@@ -1625,6 +1625,7 @@ cdef class PagePool:
     def holders(self):
         cdef Record record
         cdef list found = []
+        cdef dict texts = {}  # of a trace, since many pages come from the same place
 
         self.check_process()
         if self.records is None:
@@ -1634,6 +1635,9 @@ cdef class PagePool:
         for address, it in list(self.records.items()):
             record = <Record>it
             if record.put is None:
+                text = texts.get(record.allocated)
+                if text is None:
+                    text = texts[record.allocated] = _format_trace(record.allocated)
                 found.append(
                     Holder(
                         address,
@@ -1641,7 +1645,7 @@ cdef class PagePool:
                         now - record.at,
                         _thread_of(record.allocated),
                         _site_of(record.allocated),
-                        _format_trace(record.allocated),
+                        text,
                     )
                 )
         found.sort(key=lambda holder: (-holder.age, holder.address))
