@@ -190,8 +190,52 @@ struct pool_test {
 
 struct pool_run {
 	const struct pool_test *test;
-	bool no_stats;
+	const struct bench_simple_params *params;
 };
+
+/* The parameters of a test's pool, but for napi and device. */
+static struct page_pool_params pool_params(const struct bench_simple_params *p)
+{
+	struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
+
+	params.pool_size = BENCH_SIMPLE_POOL_SIZE;
+	params.flags = (p->no_stats ? PP_FLAG_NO_STATS : 0) | (p->checked ? PP_FLAG_CHECKED : 0);
+	if (p->dma != BENCH_DMA_OFF)
+		params.flags |= PP_FLAG_DMA_MAP | (p->no_tracking ? PP_FLAG_NO_TRACKING : 0);
+	return params;
+}
+
+const char *const bench_simple_dma_names[3] = {"off", "none", "iommu"};
+
+const char *bench_simple_dma_text(const struct bench_simple_params *params)
+{
+	switch (params->dma) {
+	case BENCH_DMA_NONE:
+		return params->no_tracking ? "mapped without an IOMMU, not tracked"
+					   : "mapped without an IOMMU, tracked";
+	case BENCH_DMA_IOMMU:
+		return params->no_tracking ? "mapped by a software IOMMU, not tracked"
+					   : "mapped by a software IOMMU, tracked";
+	case BENCH_DMA_OFF:
+		break;
+	}
+	return "off";
+}
+
+const char *bench_simple_checked_text(const struct bench_simple_params *params)
+{
+	struct page_pool_params p = pool_params(params);
+	struct page_pool *pool;
+	unsigned flags;
+
+	if (page_pool_create(&p, &pool))
+		return NULL;
+	flags = page_pool_flags(pool);
+	page_pool_destroy(pool);
+	if (flags & PP_FLAG_CHECKED_FULL)
+		return "full: these are not the pool's figures";
+	return flags & PP_FLAG_CHECKED ? "on: these are not the pool's figures" : "off";
+}
 
 static int prefill(struct time_bench_record *rec, struct page_pool *pool)
 {
@@ -212,36 +256,79 @@ static int prefill(struct time_bench_record *rec, struct page_pool *pool)
 	return 0;
 }
 
+/* A page that is mapped is unmapped when it leaves the pool, and only then. */
+static int verify_dma(struct time_bench_record *rec, enum road road,
+		      const struct page_pool_dma_stats *a, const struct page_pool_dma_stats *b)
+{
+	const uint64_t n = road == ROAD_SLOW ? rec->invoke_count : 0;
+
+	return expect(rec, "unmaps", b->unmaps - a->unmaps, n, n);
+}
+
+static int no_statistics(struct time_bench_record *rec, int err)
+{
+	return time_bench_fail(rec, err, "%s: no statistics: %s", rec->name,
+			       page_pool_last_error());
+}
+
 static int time_in_pool(struct time_bench_record *rec, const struct pool_run *run,
 			struct page_pool *pool)
 {
 	struct page_pool_stats before = {.size = sizeof(before)};
 	struct page_pool_stats after = {.size = sizeof(after)};
+	struct page_pool_dma_stats dma_before = {.size = sizeof(dma_before)};
+	struct page_pool_dma_stats dma_after = {.size = sizeof(dma_after)};
+	bool mapped = run->params->dma != BENCH_DMA_OFF;
 	int err = prefill(rec, pool);
 
 	if (err)
 		return err;
-	if (run->no_stats) {
+	if (run->params->no_stats) {
 		run->test->loop(rec, pool);
 		return 0;
 	}
 	err = page_pool_get_stats(pool, &before);
+	if (!err && mapped)
+		err = page_pool_get_dma_stats(pool, &dma_before);
 	if (err)
-		return time_bench_fail(rec, err, "%s: no statistics: %s", rec->name,
-				       page_pool_last_error());
+		return no_statistics(rec, err);
 	run->test->loop(rec, pool);
 	err = page_pool_get_stats(pool, &after);
+	if (!err && mapped)
+		err = page_pool_get_dma_stats(pool, &dma_after);
 	if (err)
-		return time_bench_fail(rec, err, "%s: no statistics: %s", rec->name,
-				       page_pool_last_error());
+		return no_statistics(rec, err);
 	/* Out of pages in the very first round: time_bench_run() says so. */
-	return rec->invoke_count ? verify(rec, run->test->road, &before, &after) : 0;
+	if (!rec->invoke_count)
+		return 0;
+	err = verify(rec, run->test->road, &before, &after);
+	return err || !mapped ? err : verify_dma(rec, run->test->road, &dma_before, &dma_after);
 }
 
-static int time_page_pool(struct time_bench_record *rec, void *data)
+/* In a napi, if the test is. */
+static int time_in_napi(struct time_bench_record *rec, const struct pool_run *run,
+			struct pp_napi *napi, struct page_pool *pool)
 {
-	const struct pool_run *run = data;
-	struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
+	int err, late;
+
+	if (!napi)
+		return time_in_pool(rec, run, pool);
+	err = pp_napi_enter(napi);
+	if (err)
+		return time_bench_fail(rec, err, "%s: cannot enter the napi: %s", rec->name,
+				       page_pool_last_error());
+	err = time_in_pool(rec, run, pool);
+	late = pp_napi_exit(napi);
+	if (late && !err)
+		err = time_bench_fail(rec, late, "%s: cannot leave the napi: %s", rec->name,
+				      page_pool_last_error());
+	return err;
+}
+
+static int time_with_device(struct time_bench_record *rec, const struct pool_run *run,
+			    struct pp_device *device)
+{
+	struct page_pool_params params = pool_params(run->params);
 	struct page_pool *pool = NULL;
 	struct pp_napi *napi = NULL;
 	int err, late;
@@ -252,38 +339,48 @@ static int time_page_pool(struct time_bench_record *rec, void *data)
 			return time_bench_fail(rec, err, "%s: no napi: %s", rec->name,
 					       page_pool_last_error());
 	}
-	params.pool_size = BENCH_SIMPLE_POOL_SIZE;
-	params.flags = run->no_stats ? PP_FLAG_NO_STATS : 0;
 	params.napi = run->test->bound ? napi : NULL;
+	params.device = device;
 	err = page_pool_create(&params, &pool);
 	if (err) {
 		time_bench_fail(rec, err, "%s: no pool: %s", rec->name, page_pool_last_error());
-		goto out_napi;
+	} else {
+		err = time_in_napi(rec, run, napi, pool);
+		page_pool_destroy(pool);
 	}
-	if (napi) {
-		err = pp_napi_enter(napi);
-		if (err) {
-			time_bench_fail(rec, err, "%s: cannot enter the napi: %s", rec->name,
-					page_pool_last_error());
-			goto out_pool;
-		}
-	}
-	err = time_in_pool(rec, run, pool);
-	if (napi) {
-		late = pp_napi_exit(napi);
-		if (late && !err)
-			err = time_bench_fail(rec, late, "%s: cannot leave the napi: %s", rec->name,
-					      page_pool_last_error());
-	}
-out_pool:
-	page_pool_destroy(pool);
-out_napi:
 	if (napi) {
 		late = pp_napi_destroy(napi);
 		if (late && !err)
 			err = time_bench_fail(rec, late, "%s: cannot destroy the napi: %s",
 					      rec->name, page_pool_last_error());
 	}
+	return err;
+}
+
+static int time_page_pool(struct time_bench_record *rec, void *data)
+{
+	struct pp_iommu_params params = PP_IOMMU_PARAMS_INIT;
+	const struct pool_run *run = data;
+	struct pp_device *device = NULL;
+	struct pp_iommu *iommu;
+	int err;
+
+	if (run->params->dma != BENCH_DMA_IOMMU)
+		return time_with_device(rec, run, NULL);
+	err = pp_iommu_create(&params, &iommu);
+	if (err)
+		return time_bench_fail(rec, err, "%s: no IOMMU: %s", rec->name,
+				       page_pool_last_error());
+	err = pp_iommu_attach(iommu, "bench", &device);
+	if (err) {
+		time_bench_fail(rec, err, "%s: no device: %s", rec->name, page_pool_last_error());
+	} else {
+		err = time_with_device(rec, run, device);
+		pp_device_put(device);
+	}
+	if (!err)
+		err = expect(rec, "faults of the IOMMU", pp_iommu_faults(iommu), 0, 0);
+	pp_iommu_put(iommu);
 	return err;
 }
 
@@ -340,7 +437,7 @@ int bench_simple_run(const char *name, const struct bench_simple_params *params,
 		.pmu = params->pmu,
 		.clock = params->clock,
 	};
-	struct pool_run run = {.no_stats = params->no_stats};
+	struct pool_run run = {.params = params};
 
 	for (size_t i = 0; i < bench_simple_nr_tests; i++) {
 		if (strcmp(bench_simple_tests[i].name, name))

@@ -46,12 +46,30 @@ extern const size_t bench_simple_nr_tests;
 /* Once, before the first BENCH_TASKLET test of a run. */
 #define BENCH_SIMPLE_HANDLER "pp_tasklet_handler(): in_serving_softirq fast-path"
 
+enum bench_simple_dma {
+	BENCH_DMA_OFF = 0, /* pages are not mapped */
+	BENCH_DMA_NONE,    /* mapped for the device without an IOMMU */
+	BENCH_DMA_IOMMU,   /* for one behind a software IOMMU */
+};
+
 struct bench_simple_params {
 	uint64_t loops; /* TIME_BENCH_MIN_LOOPS to TIME_BENCH_MAX_LOOPS; 0: the default */
 	bool no_stats;  /* pools without statistics: nothing is verified either */
-	bool pmu;       /* count instructions where that can be had */
+	enum bench_simple_dma dma; /* of the pools under test; without a sync for the device */
+	bool no_tracking;          /* these do not know which pages they have mapped */
+	bool checked;              /* and are checked pools; the environment can add that */
+	bool pmu;                  /* count instructions where that can be had */
 	const struct time_bench_clock *clock; /* NULL: the machine's */
 };
+
+/* "off", "none" and "iommu" by enum bench_simple_dma, and how the "# dma" line says it. */
+extern const char *const bench_simple_dma_names[3];
+const char *bench_simple_dma_text(const struct bench_simple_params *params);
+/*
+ * And the "# checked mode" line: of a pool that is made for it, since the environment has a say.
+ * NULL: there is no pool to be had, see page_pool_last_error().
+ */
+const char *bench_simple_checked_text(const struct bench_simple_params *params);
 
 /*
  * Runs one test. Errors are those of time_bench_run(), of the pool's calls, and

@@ -20,15 +20,25 @@
 
 enum {
 	OPT_NO_STATS = 256,
+	OPT_DMA,
+	OPT_NO_TRACKING,
+	OPT_CHECKED,
 	OPT_LIST,
 	OPT_VERSION
 };
 
 static const struct option options[] = {
-	{"loops", required_argument, NULL, 'l'},     {"runs", required_argument, NULL, 'r'},
-	{"tests", required_argument, NULL, 't'},     {"no-stats", no_argument, NULL, OPT_NO_STATS},
-	{"list", no_argument, NULL, OPT_LIST},       {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, OPT_VERSION}, {NULL, 0, NULL, 0},
+	{"loops", required_argument, NULL, 'l'},
+	{"runs", required_argument, NULL, 'r'},
+	{"tests", required_argument, NULL, 't'},
+	{"no-stats", no_argument, NULL, OPT_NO_STATS},
+	{"dma", required_argument, NULL, OPT_DMA},
+	{"no-tracking", no_argument, NULL, OPT_NO_TRACKING},
+	{"checked", no_argument, NULL, OPT_CHECKED},
+	{"list", no_argument, NULL, OPT_LIST},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{NULL, 0, NULL, 0},
 };
 
 static const char usage[] =
@@ -40,6 +50,10 @@ static const char usage[] =
 	"  -r, --runs N       all tests N times, 1 to 1000; 1 if not given\n"
 	"  -t, --tests GLOB   only tests whose name matches; may be given again\n"
 	"      --no-stats     pools without statistics; then nothing is verified either\n"
+	"      --dma HOW      off (if not given); none: pages are mapped for a device without\n"
+	"                     an IOMMU; iommu: for one behind a software IOMMU\n"
+	"      --no-tracking  the pools do not know which pages they have mapped\n"
+	"      --checked      checked pools; PAGEPOOL_CHECKED=1 in the environment does it, too\n"
 	"      --list         list the tests\n"
 	"  -h, --help         this text\n"
 	"      --version      the version of the library\n";
@@ -87,6 +101,17 @@ static bool selected(const struct settings *s, const char *name)
 			return true;
 	}
 	return !s->nr_globs;
+}
+
+static bool parse_dma(const char *text, enum bench_simple_dma *ret)
+{
+	for (unsigned i = 0; i < sizeof(bench_simple_dma_names) / sizeof(char *); i++) {
+		if (strcmp(text, bench_simple_dma_names[i]))
+			continue;
+		*ret = (enum bench_simple_dma)i;
+		return true;
+	}
+	return false;
 }
 
 /* Something went to standard output: is it still there? */
@@ -178,6 +203,16 @@ static int parse(int argc, char **argv, struct settings *s)
 		case OPT_NO_STATS:
 			s->params.no_stats = true;
 			break;
+		case OPT_DMA:
+			if (!parse_dma(optarg, &s->params.dma))
+				return wrong("--dma takes off, none or iommu, not '%s'", optarg);
+			break;
+		case OPT_NO_TRACKING:
+			s->params.no_tracking = true;
+			break;
+		case OPT_CHECKED:
+			s->params.checked = true;
+			break;
 		case OPT_LIST:
 			s->list = true;
 			break;
@@ -195,12 +230,15 @@ static int parse(int argc, char **argv, struct settings *s)
 	}
 	if (optind < argc)
 		return wrong("no arguments are taken: '%s'", argv[optind]);
+	if (s->params.no_tracking && s->params.dma == BENCH_DMA_OFF)
+		return wrong("%s has no meaning without --dma none or iommu", "--no-tracking");
 	return -1;
 }
 
 int main(int argc, char **argv)
 {
 	struct settings s = {.runs = 1};
+	const char *checked;
 	int status;
 
 	s.params.pmu = true;
@@ -223,9 +261,18 @@ int main(int argc, char **argv)
 		status = printed() ? 0 : 1;
 	}
 	if (status < 0) {
+		checked = bench_simple_checked_text(&s.params);
+		if (!checked) {
+			fprintf(stderr, PROGRAM ": no pool: %s\n", page_pool_last_error());
+			status = 1;
+		}
+	}
+	if (status < 0) {
 		printf("# pagepool: %s\n", page_pool_version());
 		printf("# counter: %s\n", time_bench_counter_name());
 		printf("# statistics: %s\n", s.params.no_stats ? "off" : "on");
+		printf("# dma: %s\n", bench_simple_dma_text(&s.params));
+		printf("# checked mode: %s\n", checked);
 		puts("# rcu: not measured, the pool has no read-side sections");
 		status = 0;
 		for (uint64_t i = 0; i < s.runs; i++) {

@@ -72,11 +72,14 @@ def test_the_machine_stands_in_front(bench: Bench) -> None:
         "loops",
         "statistics",
         "dma",
+        "checked mode",
         "rcu",
     ):
         assert keys.count(key) == 1, key
     assert "# loops: 1000" in facts
     assert "# statistics: on" in facts
+    assert "# dma: off" in facts
+    assert "# checked mode: off" in facts
     assert "# label: one two" in facts
 
 
@@ -116,6 +119,64 @@ def test_statistics_off_is_said(bench: Bench) -> None:
     assert result.status == 0
     assert "# statistics: off" in result.out.splitlines()
     assert result.out.count(" Per elem: ") == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("args", "dma", "checked"),
+    [
+        (["--dma", "none"], "mapped without an IOMMU, tracked", "off"),
+        (["--dma", "none", "--no-tracking"], "mapped without an IOMMU, not tracked", "off"),
+        (["--dma", "iommu"], "mapped by a software IOMMU, tracked", "off"),
+        (
+            ["--dma", "iommu", "--no-tracking", "--checked"],
+            "mapped by a software IOMMU, not tracked",
+            "on: these are not the pool's figures",
+        ),
+    ],
+)
+def test_what_the_pools_are_is_said(
+    bench: Bench, tmp_path: Path, args: list[str], dma: str, checked: str
+) -> None:
+    saved = tmp_path / "new.json"
+    result = bench("--loops", "2k", "--runs", "1", "--json", str(saved), *args)
+    assert result.status == 0
+    assert f"# dma: {dma}" in result.out.splitlines()
+    assert f"# checked mode: {checked}" in result.out.splitlines()
+    assert result.out.count(" Per elem: ") == len(NAMES)
+    (build,) = read(str(saved)).builds
+    assert build.machine["dma"] == dma
+    assert build.machine["checked mode"] == checked
+
+
+@pytest.mark.parametrize(("value", "text"), [("1", "on"), ("full", "full")])
+def test_the_environments_checked_mode_is_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, value: str, text: str
+) -> None:
+    monkeypatch.setenv("PAGEPOOL_CHECKED", value)
+    result = bench("--loops", "2k", "--runs", "1", "--tests", "tasklet*")
+    assert result.status == 0
+    assert f"# checked mode: {text}: these are not the pool's figures" in result.out.splitlines()
+    said = "pagepool bench: warning: PAGEPOOL_CHECKED is set: these are not the pool's figures"
+    assert result.err.splitlines().count(said) == 1
+    # Who asks for it knows.
+    assert said not in bench("--loops", "2k", "--runs", "1", "--tests", "lock", "--checked").err
+
+
+def test_unlike_pools_are_not_compared_silently(bench: Bench, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    settings = ["--loops", "2k", "--runs", "1", "--tests", "lock"]
+    bench(*settings, "--json", str(before))
+    bench(*settings, "--json", str(after), "--dma", "iommu", "--checked")
+    done = subprocess.run(
+        [*COMMAND[:-1], "compare", str(before), str(after)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "dma (off and mapped by a software IOMMU, tracked)" in said
+    assert "checked mode (off and on: these are not the pool's figures)" in said
 
 
 def test_tests_are_chosen(bench: Bench) -> None:
@@ -158,6 +219,7 @@ def test_a_short_period_is_warned_of_once(bench: Bench) -> None:
         (["--loops", "many"], "--loops 'many' is no count: use 1000000, 1_000_000, 10M or 1e7"),
         (["--loops", "-5"], "--loops '-5' is no count: use 1000000, 1_000_000, 10M or 1e7"),
         (["--runs", "0"], "0 runs: can be 1 to 1000"),
+        (["--no-tracking"], "no tracking has no meaning without dma none or iommu"),
         (["--tests", "nothing"], "no test matches 'nothing'; --list shows all 9"),
         (["--tests", "lock,nothing"], "no test matches 'nothing'; --list shows all 9"),
         (["--tests", ""], "--tests: an empty pattern matches no test"),

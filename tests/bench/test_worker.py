@@ -26,7 +26,7 @@ from pagepool.bench import (
     run_simple,
 )
 from pagepool.bench.process import Worker
-from pagepool.bench.protocol import Done, Failed, Job, Ready, Setup
+from pagepool.bench.protocol import Done, Failed, Job, Pools, Ready, Setup
 from pagepool.results.time_bench import format_record
 
 from .conftest import is_running, wait_for
@@ -50,6 +50,24 @@ def test_a_cpu_that_cannot_be_had_is_said() -> None:
         assert isinstance(ready, Ready)
         assert ready.cpu is None and ready.pin_error == "Invalid argument"
         assert os.sched_getaffinity(worker.pid) == os.sched_getaffinity(0)
+
+
+def test_it_says_what_its_pools_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Worker() as worker:
+        ready = worker.ask(Setup(), "in a test")
+        assert isinstance(ready, Ready)
+        assert (ready.dma, ready.checked) == ("off", "off")
+        # And the jobs have such pools.
+        ready = worker.ask(Setup(pools=Pools(dma="iommu", checked=True)), "in a test")
+        assert isinstance(ready, Ready)
+        assert ready.dma == "mapped by a software IOMMU, tracked"
+        assert ready.checked == "on: these are not the pool's figures"
+        assert isinstance(worker.ask(Job("tasklet_page_pool03_slow", 1000), "in a test"), Done)
+    monkeypatch.setenv("PAGEPOOL_CHECKED", "full")
+    with Worker() as worker:
+        ready = worker.ask(Setup(), "in a test")
+        assert isinstance(ready, Ready)
+        assert ready.checked == "full: these are not the pool's figures"
 
 
 def test_a_job_that_fails_leaves_the_worker_alive() -> None:
@@ -98,10 +116,10 @@ NOISY = """
 import os
 from pagepool.bench import _loops, worker
 real = _loops.run
-def run(*args):
+def run(*args, **settings):
     os.write(1, b"noise\\n")
     print("more noise", flush=True)
-    return real(*args)
+    return real(*args, **settings)
 _loops.run = run
 worker.main()
 """
@@ -257,6 +275,8 @@ def test_settings_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPat
         {"tests": ["nothing"]},
         {"cpu": 100_000},
         {"cpu": -1},
+        {"dma": "fast"},
+        {"tracking": False},
     ):
         with pytest.raises(SettingsError):
             run_simple(**settings)

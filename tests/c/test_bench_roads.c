@@ -26,17 +26,23 @@ static enum road true_road(const struct pool_test *t)
 	return t->in_napi && t->bound ? ROAD_DIRECT : ROAD_RING;
 }
 
-static int run(const struct pool_test *t, uint64_t loops, bool no_stats,
+/* An odd number of loops: in a pool that does not track what it maps. */
+static int run(const struct pool_test *t, enum bench_simple_dma dma, uint64_t loops, bool no_stats,
 	       struct time_bench_record *rec)
 {
-	struct pool_run pool_run = {.test = t, .no_stats = no_stats};
+	struct bench_simple_params params = {
+		.no_stats = no_stats,
+		.dma = dma,
+		.no_tracking = loops & 1,
+	};
+	struct pool_run pool_run = {.test = t, .params = &params};
 	struct time_bench_request request = {
 		.name = "road", .loops = loops, .fn = time_page_pool, .data = &pool_run};
 
 	return time_bench_run(&request, rec);
 }
 
-static void test_roads(void)
+static void test_roads(enum bench_simple_dma dma)
 {
 	void (*const loops[])(struct time_bench_record *, struct page_pool *) = {
 		time_recycle_direct, time_put, time_put_referenced};
@@ -49,7 +55,7 @@ static void test_roads(void)
 
 			if (t.bound && !t.in_napi)
 				continue; /* there is no napi to bind it to */
-			err = run(&t, 1000, false, &rec);
+			err = run(&t, dma, 1000 + (bits & 1), false, &rec);
 			if (t.road == true_road(&t) && err)
 				fail("refused the true road", &t, err, rec.error);
 			if (t.road != true_road(&t) && err != -EPROTO)
@@ -57,7 +63,7 @@ static void test_roads(void)
 			if (err == -EPROTO && !strstr(rec.error, "measured something else"))
 				fail("does not say what is wrong", &t, err, rec.error);
 			/* Without statistics nobody can tell. */
-			err = run(&t, 1000, true, &rec);
+			err = run(&t, dma, 1000, true, &rec);
 			if (err)
 				fail("failed without statistics", &t, err, rec.error);
 		}
@@ -119,7 +125,9 @@ static void test_out_of_pages(void)
 
 int main(void)
 {
-	test_roads();
+	test_roads(BENCH_DMA_OFF);
+	test_roads(BENCH_DMA_NONE);
+	test_roads(BENCH_DMA_IOMMU);
 	test_out_of_pages();
 	if (failures)
 		fprintf(stderr, "%d checks failed\n", failures);

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,96 +17,16 @@ from pagepool import engine, model
 ROOT = Path(__file__).parents[2]
 ENGINE_TESTS = ROOT / "tests" / "engine"
 
-#: Tests of the engine that the model does not pass, and why: a part of the name -> the reason.
-#: Files of tests that are about the engine's own making.
-FILES_NOT_HERE = {
-    "test_lacks.py": "the model asks the system for nothing",
-    "test_reentrancy.py": "what CPython may run in the middle of the engine's calls",
-    "test_sequences.py": "the engine against an account of its memory; here see test_side_by_side",
-    "test_threads.py": "the engine under traffic",
-}
 
-NOT_HERE = {
-    "fork": "no check after fork",
-    "child": "no check after fork",
-    "every_code_of_the_core": "reads the C sources, no pool",
-    "numpy": "an address is not where the bytes are; memoryview(page)",
-    "stalled": "the model has no clock",
-    "interpreter_exit": "imports by itself, without PAGEPOOL_ENGINE",
-    "subinterpreter": "imports by itself, without PAGEPOOL_ENGINE",
-    "garbage_cycle": "memoryview(page)",
-    "view_is_one_object": "the view is kept by who has it, not by the pool",
-    "passed_to_a_buffer_consumer": "memoryview(page)",
-    "dropped_in_time": "memoryview(page)",
-    "page_is_a_writable_buffer": "memoryview(page)",
-    "page_is_put_once": "memoryview(page)",
-    "exactly_its_size": "memoryview(page)",
-    "outlives_page_pool_and_arena": "memoryview(page)",
-    "destructor_that": "what CPython may run in the middle of the engine's calls",
-    "callback_of_a_view": "what CPython may run in the middle of the engine's calls",
-    "weak_reference_does": "a weak reference to a view is a rule of the engine's own",
-    "view_keeps_the_memory": "memoryview(page); parts of it follow below",
-}
-
-
-def load(path: Path) -> ModuleType:
-    """The module of tests, with the model where it says ``pagepool``."""
-    spec = importlib.util.spec_from_file_location(f"model_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.pagepool = model  # type: ignore[attr-defined]
-    return module
-
-
-def engine_tests() -> list[object]:
-    """Every test function of the engine, with each of its parameters."""
-    found: list[object] = []
-    for path in sorted(ENGINE_TESTS.glob("test_*.py")):
-        if path.name in FILES_NOT_HERE:
-            continue
-        module = load(path)
-        for name, function in vars(module).items():
-            if not name.startswith("test_"):
-                continue
-            if any(part in name for part in NOT_HERE):
-                continue
-            marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
-            cases: list[dict[str, object]] = [{}]
-            for mark in marks:
-                names, values = mark.args
-                names = [names] if isinstance(names, str) else list(names)
-                cases = [
-                    {**case, **dict(zip(names, value if len(names) > 1 else [value], strict=True))}
-                    for case in cases
-                    for value in values
-                ]
-            found += [
-                pytest.param(function, case, id=f"{path.stem}-{name[5:]}-{i}")
-                for i, case in enumerate(cases)
-            ]
-    return found
-
-
-@pytest.mark.parametrize(("function", "case"), engine_tests())
-def test_as_on_the_engine(function: object, case: dict[str, object], tmp_path: Path) -> None:
-    assert callable(function)
-    if "tmp_path" in inspect.signature(function).parameters:
-        case = {**case, "tmp_path": tmp_path}
-    # Parameters that were written with the engine's classes in them are the model's here.
-    classes = {
-        getattr(engine, name): getattr(model, name)
-        for name in engine.__all__
-        if hasattr(model, name)
-    }
-    function(**{k: classes.get(v, v) if isinstance(v, type) else v for k, v in case.items()})
-
-
-def test_what_is_left_out_exists() -> None:
-    text = "".join(path.read_text() for path in ENGINE_TESTS.glob("test_*.py"))
-    names = re.findall(r"^def (test_\w+)", text, re.MULTILINE)
-    assert [part for part in NOT_HERE if not any(part in name for name in names)] == []
+def test_as_on_the_engine() -> None:
+    """The engine's tests, but for those that tests/engine/conftest.py names with the reason."""
+    done = run(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(ENGINE_TESTS)], PAGEPOOL_ENGINE="model"
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) > 100, done.stdout
 
 
 @pytest.mark.parametrize("how", ["put", "recycle_direct", "put_bulk", "after close"])

@@ -22,6 +22,7 @@ from pagepool.bench.events import (
 from pagepool.bench.simple import (
     DEFAULT_LOOPS,
     DEFAULT_RUNS,
+    DMA,
     MAX_LOOPS,
     MIN_LOOPS,
     list_tests,
@@ -34,6 +35,7 @@ __all__ = [
     "Collector",
     "DEFAULT_LOOPS",
     "DEFAULT_RUNS",
+    "DMA",
     "Event",
     "MAX_LOOPS",
     "MIN_LOOPS",

@@ -45,15 +45,34 @@ MIN_LOOPS: int
 MAX_LOOPS: int
 POOL_SIZE: int
 PREFILL: int
+DMA: tuple[str, ...]
 
 def tests() -> list[Test]:
     """Every test, in the order in which they run."""
 
-def run(name: str, loops: int, stats: bool = True, pmu: bool = True) -> Timing:
+def dma_text(dma: str = "off", tracking: bool = True) -> str:
+    """How pages are mapped, in words; ``dma`` is one of `DMA`. Raises ``ValueError``."""
+
+def checked_text(checked: bool = False) -> str:
+    """``off``, or that pools are checked ones, which the environment can ask for, too.
+
+    Raises ``OSError`` when there is no pool to be had.
+    """
+
+def run(
+    name: str,
+    loops: int,
+    stats: bool = True,
+    pmu: bool = True,
+    *,
+    dma: str = "off",
+    tracking: bool = True,
+    checked: bool = False,
+) -> Timing:
     """Run one test on the calling thread, without the GIL. Raises `TestError`, ``ValueError``.
 
     ``loops`` is the number asked for, 1000 to 2**32 - 1; baselines do ten times as many.
-    Cannot be interrupted.
+    ``dma`` is one of `DMA`. Cannot be interrupted.
     """
 
 def counter_name() -> str:

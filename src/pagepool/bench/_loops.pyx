@@ -23,6 +23,7 @@ cdef extern from *:
 
 cdef extern from "pagepool.h":
     const char *page_pool_version() nogil
+    const char *page_pool_last_error() nogil
 
 cdef extern from "bench/time_bench.h" nogil:
     uint32_t TIME_BENCH_MIN_LOOPS
@@ -65,10 +66,20 @@ cdef extern from "bench/bench_simple.h" nogil:
         bench_simple_context context
         const char *notice
 
+    enum bench_simple_dma:
+        BENCH_DMA_OFF
+
     struct bench_simple_params:
         uint64_t loops
         bint no_stats
+        bench_simple_dma dma
+        bint no_tracking
+        bint checked
         bint pmu
+
+    const char *bench_simple_dma_names[3]
+    const char *bench_simple_dma_text(const bench_simple_params *params)
+    const char *bench_simple_checked_text(const bench_simple_params *params)
 
     const bench_simple_test *bench_simple_tests
     size_t bench_simple_nr_tests
@@ -129,6 +140,7 @@ MIN_LOOPS = TIME_BENCH_MIN_LOOPS
 MAX_LOOPS = TIME_BENCH_MAX_LOOPS
 POOL_SIZE = BENCH_SIMPLE_POOL_SIZE
 PREFILL = BENCH_SIMPLE_PREFILL
+DMA = tuple(name.decode() for name in bench_simple_dma_names)
 
 
 def tests():
@@ -151,11 +163,45 @@ def tests():
     return result
 
 
-def run(str name, loops, bint stats=True, bint pmu=True):
+cdef bench_simple_params _pools(str dma, bint tracking, bint checked):
+    """What the pools under test are like."""
+    return bench_simple_params(
+        dma=<bench_simple_dma><int>DMA.index(dma), no_tracking=not tracking, checked=checked
+    )
+
+
+def dma_text(str dma="off", bint tracking=True):
+    """How pages are mapped, in words; ``dma`` is one of `DMA`. Raises ``ValueError``."""
+    cdef bench_simple_params params = _pools(dma, tracking, False)
+    return bench_simple_dma_text(&params).decode()
+
+
+def checked_text(bint checked=False):
+    """``off``, or that pools are checked ones, which the environment can ask for, too.
+
+    Raises ``OSError`` when there is no pool to be had.
+    """
+    cdef bench_simple_params params = _pools("off", True, checked)
+    cdef const char *text = bench_simple_checked_text(&params)
+    if text is NULL:
+        raise OSError(page_pool_last_error().decode("utf-8", "replace"))
+    return text.decode()
+
+
+def run(
+    str name,
+    loops,
+    bint stats=True,
+    bint pmu=True,
+    *,
+    str dma="off",
+    bint tracking=True,
+    bint checked=False,
+):
     """Run one test on the calling thread, without the GIL. Raises `TestError`, ``ValueError``.
 
     ``loops`` is the number asked for, 1000 to 2**32 - 1; baselines do ten times as many.
-    Cannot be interrupted.
+    ``dma`` is one of `DMA`. Cannot be interrupted.
     """
     cdef bench_simple_params params
     cdef time_bench_record record
@@ -167,7 +213,8 @@ def run(str name, loops, bint stats=True, bint pmu=True):
     # 0 is C's word for the default; here every number is meant.
     if not MIN_LOOPS <= loops <= MAX_LOOPS:
         raise TestError(EINVAL, f"{name}: {loops} loops; {MIN_LOOPS} to {MAX_LOOPS} can be timed")
-    params = bench_simple_params(loops=loops, no_stats=not stats, pmu=pmu)
+    params = _pools(dma, tracking, checked)
+    params.loops, params.no_stats, params.pmu = loops, not stats, pmu
     with nogil:
         error = bench_simple_run(c_name, &params, &record)
     if error:

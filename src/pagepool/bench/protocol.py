@@ -10,10 +10,24 @@ from __future__ import annotations
 import msgspec
 
 
+class Pools(msgspec.Struct, frozen=True):
+    """What the pools under test are like.
+
+    ``stats``: with statistics; ``dma``: ``off``, ``none`` or ``iommu``; ``tracking``: they know
+    which pages they have mapped; ``checked``: checked pools, which the environment can add.
+    """
+
+    stats: bool = True
+    dma: str = "off"
+    tracking: bool = True
+    checked: bool = False
+
+
 class Setup(msgspec.Struct, tag=True):
-    """How to be: pinned to ``cpu``, or wherever the scheduler likes."""
+    """How to be: pinned to ``cpu``, or wherever the scheduler likes. ``pools``: of all jobs."""
 
     cpu: int | None = None
+    pools: Pools = Pools()
 
 
 class Job(msgspec.Struct, tag=True):
@@ -21,7 +35,6 @@ class Job(msgspec.Struct, tag=True):
 
     test: str
     loops: int
-    stats: bool = True
 
 
 class Ready(msgspec.Struct, tag=True):
@@ -29,6 +42,7 @@ class Ready(msgspec.Struct, tag=True):
 
     ``cpu`` is where it is pinned, ``None`` for ``pin_error``'s reason. ``counter_khz`` is
     measured, 0 without a counter. ``pmu_error`` is an errno, 0 where instructions can be counted.
+    ``dma`` and ``checked`` are what the pools turn out to be, in words.
     """
 
     cpu: int | None
@@ -38,6 +52,8 @@ class Ready(msgspec.Struct, tag=True):
     compiler: str
     version: str
     pmu_error: int
+    dma: str
+    checked: str
 
 
 class Done(msgspec.Struct, tag=True):

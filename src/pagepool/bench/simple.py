@@ -22,12 +22,15 @@ from pagepool.bench.events import (
     Warned,
 )
 from pagepool.bench.process import Worker
-from pagepool.bench.protocol import Done, Failed, Job, Ready, Setup
+from pagepool.bench.protocol import Done, Failed, Job, Pools, Ready, Setup
 from pagepool.results.model import Machine, Record
 
 DEFAULT_LOOPS = _loops.DEFAULT_LOOPS
 MIN_LOOPS = _loops.MIN_LOOPS
 MAX_LOOPS = _loops.MAX_LOOPS
+
+#: How ``dma`` can be: not at all, for a device without an IOMMU, behind a software IOMMU.
+DMA = _loops.DMA
 
 #: Three runs show whether figures repeat; one does not, and a median needs three.
 DEFAULT_RUNS = 3
@@ -63,20 +66,29 @@ def run_simple(
     runs: int = DEFAULT_RUNS,
     tests: Sequence[str] = (),
     stats: bool = True,
+    dma: str = "off",
+    tracking: bool = True,
+    checked: bool = False,
     cpu: int | None = None,
 ) -> Generator[Event, None, None]:
     """Run the benchmark and yield what happens: `pagepool.bench.events`, `Started` first.
 
     ``loops`` are the rounds of one test, 1000 to 2**32 - 1 (``for_loop`` and ``atomic_inc`` do
     ten times as many); ``tests`` are shell patterns of names, none for all; ``stats`` off makes
-    pools without statistics; ``cpu`` is the CPU to run on, chosen if not given. Settings are
-    checked at once: raises `SettingsError`. While it runs it raises `WorkerDied` and `BenchError`.
-    Closing the generator ends the worker process.
+    pools without statistics; ``dma`` is one of `DMA`, and ``tracking`` off makes pools that do not
+    know which pages they have mapped; ``checked`` makes checked pools, whose figures are not the
+    pool's; ``cpu`` is the CPU to run on, chosen if not given. Settings are checked at once: raises
+    `SettingsError`. While it runs it raises `WorkerDied` and `BenchError`. Closing the generator
+    ends the worker process.
     """
     if not MIN_LOOPS <= loops <= MAX_LOOPS:
         raise SettingsError(f"{loops} loops: can be {MIN_LOOPS} to {MAX_LOOPS}")
     if not 1 <= runs <= MAX_RUNS:
         raise SettingsError(f"{runs} runs: can be 1 to {MAX_RUNS}")
+    if dma not in DMA:
+        raise SettingsError(f"dma {dma!r}: can be {', '.join(DMA)}")
+    if not tracking and dma == "off":
+        raise SettingsError("no tracking has no meaning without dma none or iommu")
     chosen = select_tests([tests] if isinstance(tests, str) else tests)
     allowed = os.sched_getaffinity(0)
     if cpu is None:
@@ -85,32 +97,34 @@ def run_simple(
         raise SettingsError(
             f"CPU {cpu} is not one that this process may use: {machine.format_cpu_list(allowed)}"
         )
-    return _run(loops, runs, chosen, stats, cpu)
+    return _run(loops, runs, chosen, Pools(stats, dma, tracking, checked), cpu)
 
 
 def _run(
-    loops: int, runs: int, tests: list[Test], stats: bool, cpu: int
+    loops: int, runs: int, tests: list[Test], pools: Pools, cpu: int
 ) -> Generator[Event, None, None]:
     for run in range(1, runs + 1):
         with Worker() as worker:
-            ready = worker.ask(Setup(cpu), "while it started")
+            ready = worker.ask(Setup(cpu, pools), "while it started")
             if not isinstance(ready, Ready):
                 raise WorkerDied(f"the worker did not start: {ready}")
             if run == 1:
-                facts = _facts(ready, stats)
+                facts = _facts(ready, pools)
                 settings = {"suite": "simple", "loops": str(loops)}
                 yield Started(facts, settings, tuple(test.name for test in tests), runs)
                 if ready.pin_error:
                     yield Warned(f"cannot pin the worker to CPU {cpu}: {ready.pin_error}")
+                if ready.checked != "off" and not pools.checked:
+                    yield Warned("PAGEPOOL_CHECKED is set: these are not the pool's figures")
             yield RunStarted(run)
             yield Notice(run, _loops.PREFIX + _loops.LOADED)
-            yield from _one_run(worker, run, loops, tests, stats)
+            yield from _one_run(worker, run, loops, tests)
             for line in worker.complaints():
                 yield Warned(f"the worker said: {line}")
 
 
 def _one_run(
-    worker: Worker, run: int, loops: int, tests: list[Test], stats: bool
+    worker: Worker, run: int, loops: int, tests: list[Test]
 ) -> Generator[Event, None, None]:
     announced = False
     for test in tests:
@@ -120,7 +134,7 @@ def _one_run(
             yield Notice(run, _loops.PREFIX + _loops.HANDLER)
         if test.notice is not None:
             yield Notice(run, _loops.PREFIX + test.notice)
-        answer = worker.ask(Job(test.name, loops, stats), f"in {test.name}, run {run}")
+        answer = worker.ask(Job(test.name, loops), f"in {test.name}, run {run}")
         if isinstance(answer, Failed):
             yield TestFailed(run, test.name, answer.text)
             continue
@@ -142,7 +156,7 @@ def _record(done: Done) -> Record:
     )
 
 
-def _facts(ready: Ready, stats: bool) -> Machine:
+def _facts(ready: Ready, pools: Pools) -> Machine:
     facts = machine.describe(ready.cpu)
     counter = ready.counter
     if ready.counter_khz:
@@ -157,8 +171,9 @@ def _facts(ready: Ready, stats: bool) -> Machine:
         "counter": counter,
         "instructions": instructions,
         "pool": f"ring of {_loops.POOL_SIZE}, {_loops.PREFILL} pages in circulation",
-        "statistics": "on" if stats else "off",
-        "dma": "off",
+        "statistics": "on" if pools.stats else "off",
+        "dma": ready.dma,
+        "checked mode": ready.checked,
         "rcu": "not measured, the pool has no read-side sections",
     }
     return facts

@@ -17,7 +17,7 @@ import time
 import msgspec
 
 from pagepool.bench import _loops
-from pagepool.bench.protocol import Answer, Done, Failed, Job, Ready, Request, Setup
+from pagepool.bench.protocol import Answer, Done, Failed, Job, Pools, Ready, Request, Setup
 
 
 def main() -> int:
@@ -31,10 +31,14 @@ def main() -> int:
     # a second thread listens, and ends the process when nobody is there any more. It sleeps
     # while the loop runs, and starts before this thread is pinned: it is not on that CPU.
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    pools = Pools()
     while True:
         request = requests.get()
-        answer = _set_up(request) if isinstance(request, Setup) else _measure(request)
-        _send(answers, answer)
+        if isinstance(request, Setup):
+            pools = request.pools
+            _send(answers, _set_up(request))
+        else:
+            _send(answers, _measure(request, pools))
 
 
 def _listen(requests: queue.SimpleQueue[Request]) -> None:
@@ -76,13 +80,22 @@ def _set_up(setup: Setup) -> Ready:
         compiler=_loops.compiler(),
         version=_loops.core_version(),
         pmu_error=_loops.pmu_error(),
+        dma=_loops.dma_text(setup.pools.dma, setup.pools.tracking),
+        checked=_loops.checked_text(setup.pools.checked),
     )
 
 
-def _measure(job: Job) -> Done | Failed:
+def _measure(job: Job, pools: Pools) -> Done | Failed:
     wall, busy = time.monotonic_ns(), time.thread_time_ns()
     try:
-        timing = _loops.run(job.test, job.loops, job.stats)
+        timing = _loops.run(
+            job.test,
+            job.loops,
+            pools.stats,
+            dma=pools.dma,
+            tracking=pools.tracking,
+            checked=pools.checked,
+        )
     except _loops.TestError as error:
         return Failed(str(error), error.errno)
     wall, busy = time.monotonic_ns() - wall, time.thread_time_ns() - busy

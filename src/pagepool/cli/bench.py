@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pagepool.results.model import Machine
 
 #: Facts that the table on a terminal shows below itself; the text on a pipe has all of them.
-_SHOWN = ("cpu", "pinned cpu", "kernel", "governor", "counter", "statistics")
+_SHOWN = ("cpu", "pinned cpu", "kernel", "governor", "counter", "statistics", "dma", "checked mode")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -107,6 +107,21 @@ def command() -> None:
 )
 @click.option("--no-stats", is_flag=True, help="Make the pools without statistics.")
 @click.option(
+    "--dma",
+    type=click.Choice(["off", "none", "iommu"]),
+    default="off",
+    show_default=True,
+    help="Pools that map their pages: for a device without an IOMMU, or behind a software IOMMU.",
+)
+@click.option(
+    "--no-tracking", is_flag=True, help="Pools that do not know which pages they have mapped."
+)
+@click.option(
+    "--checked",
+    is_flag=True,
+    help="Checked pools: what checked mode costs, not the pool's figures.",
+)
+@click.option(
     "--cpu", type=click.IntRange(min=0), metavar="N", help="Run on this CPU; else one is chosen."
 )
 @click.option(
@@ -122,6 +137,9 @@ def simple(
     runs: int,
     tests: tuple[str, ...],
     no_stats: bool,
+    dma: str,
+    no_tracking: bool,
+    checked: bool,
     cpu: int | None,
     json_path: str | None,
     label: str | None,
@@ -136,18 +154,28 @@ def simple(
     if tests and not split_globs(tests):
         raise _Wrong("--tests: an empty pattern matches no test")
     try:
-        _simple(loops, runs, split_globs(tests), no_stats, cpu, json_path, label, list_only)
+        _simple(
+            {
+                "loops": loops,
+                "runs": runs,
+                "tests": split_globs(tests),
+                "stats": not no_stats,
+                "dma": dma,
+                "tracking": not no_tracking,
+                "checked": checked,
+                "cpu": cpu,
+            },
+            json_path,
+            label,
+            list_only,
+        )
     except KeyboardInterrupt:  # before the first test, or after the last one
         _say("interrupted: nothing was measured")
         sys.exit(INTERRUPTED)
 
 
 def _simple(
-    loops: int,
-    runs: int,
-    tests: list[str],
-    no_stats: bool,
-    cpu: int | None,
+    settings: dict[str, Any],  # of run_simple
     json_path: str | None,
     label: str | None,
     list_only: bool,
@@ -156,10 +184,10 @@ def _simple(
 
     try:
         if list_only:
-            for test in bench.select_tests(tests):
+            for test in bench.select_tests(settings["tests"]):
                 click.echo(f"{test.name:<30} {test.what}")
             return
-        events = bench.run_simple(loops=loops, runs=runs, tests=tests, stats=not no_stats, cpu=cpu)
+        events = bench.run_simple(**settings)
     except bench.SettingsError as error:
         raise _Wrong(str(error)) from None
     if label is not None and not (label.strip() and label.isprintable()):

@@ -42,8 +42,11 @@ class Device:
         if not isinstance(name, str):
             raise TypeError(f"a device's name must be a str, not {type(name).__name__}")
         self._refuse_to_be_incomplete(name)
-        # Rule: 31 bytes of it are kept.
-        self._name = name.encode()[:NAME_BYTES].decode(errors="ignore")
+        if self._made:
+            raise TypeError("a device is made once")
+        # Rule: 31 bytes of it are kept, and no half of a character.
+        kept = str.encode(name, "utf-8", "replace").replace(b"\0", b"?")[:NAME_BYTES]
+        self._name = kept.decode("utf-8", "ignore")
         self._made = True
 
     @property

@@ -26,6 +26,7 @@ LEAF_SHIFT = 9  # a leaf of the page table has 512 entries
 LEAVES_KEPT = 64  # with nothing mapped in them
 FAULTS_KEPT = 1000
 MAX_ADDRESS = 0xFFFFFFFFFFFFFFFF
+MAX_READ = 1 << 32
 
 _logger = logging.getLogger("pagepool")
 
@@ -207,7 +208,7 @@ class Iommu:
 
     def __repr__(self) -> str:
         """What it refused."""
-        return f"<pagepool.Iommu of {self._bits} bits, {self.fault_count} faults>"
+        return f"<pagepool.Iommu, {self.fault_count} faults>"
 
 
 @final
@@ -330,12 +331,16 @@ class IommuDevice(Device):
 
     def write(self, dma: int, data: Buffer) -> None:
         """Raises DeviceFault, DeviceGone; it is reported, and nothing was written."""
-        given = memoryview(data).tobytes()
+        view = memoryview(data)
+        if not view.c_contiguous:
+            raise BufferError("what a device writes must be contiguous")
+        given = view.tobytes()
         with STEP:
             self._access("write", dma, len(given))[:] = given
 
     def read(self, dma: int, length: int) -> bytes:
         """Raises as ``write``."""
+        length = unsigned(length, "length", MAX_READ)
         with STEP:
             return bytes(self._access("read", dma, length))
 
