@@ -17,6 +17,7 @@ FILES_NOT_HERE = {
     "device_that_was_never_made": "objects of C types that no constructor has made",
     "device_is_copied_or_pickled": "plain Python objects can be",
     "types_are_closed": "types in C",
+    "test_callbacks.py": "Python code in the middle of the engine's calls, and other threads in it",
     "test_lacks.py": "the model asks the system for nothing",
     "test_reentrancy.py": "what CPython may run in the middle of the engine's calls",
     "test_sequences.py": "the engine against an account of its memory; here see test_side_by_side",
