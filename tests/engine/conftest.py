@@ -14,6 +14,7 @@ import pytest
 
 #: Files of tests that are about the engine's own making.
 FILES_NOT_HERE = {
+    "test_callbacks.py": "Python code in the middle of the engine's calls, and other threads in it",
     "test_lacks.py": "the model asks the system for nothing",
     "test_reentrancy.py": "what CPython may run in the middle of the engine's calls",
     "test_sequences.py": "the engine against an account of its memory; here see test_side_by_side",

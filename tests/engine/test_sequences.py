@@ -2,7 +2,8 @@
 """Random sequences of calls, against an account in plain Python of who holds which memory.
 
 What must hold after every step: no memory is handed out while it is held or viewed; nobody but its
-holder changes it; every byte that the arena gave out is in a pool or viewed; and the sums of the
+holder changes it; every byte that the arena gave out is in a pool or viewed; what is in a pool is
+mapped for its device and nothing else is; checked pools know who has what; and the sums of the
 statistics. PAGEPOOL_TEST_PROFILE=thorough makes longer and more of them.
 """
 
@@ -16,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import hypothesis.strategies as st
 import pytest
@@ -74,6 +75,33 @@ THROUGH_VIEW: dict[str, Callable[[pagepool.Page], Any]] = {
 EXPORTS = {"ctypes over view", "numpy over view", "pickle of view"}
 
 
+class Book(pagepool.Device):
+    """A device that knows what is mapped."""
+
+    def __init__(self) -> None:
+        super().__init__("book")
+        self.mapped: dict[int, int] = {}  # dma -> address
+        self.wrong: list[str] = []
+        self.last = 0
+
+    def map(self, address: int, length: int, direction: object) -> int:
+        self.last += 1 << 23
+        if address in self.mapped.values():
+            self.wrong.append("mapped twice")
+        self.mapped[self.last] = address
+        return self.last
+
+    def unmap(self, dma: int, length: int, direction: object) -> None:
+        if self.mapped.pop(dma, None) is None:
+            self.wrong.append("unmapped and not mapped")
+
+    def sync_for_device(self, dma: int, offset: int, length: int, direction: object) -> None:
+        if dma not in self.mapped:
+            self.wrong.append("synced and not mapped")
+
+    sync_for_cpu = sync_for_device
+
+
 @dataclass(eq=False)
 class Memory:
     """One page's, from when somebody looked at it until nobody can any more."""
@@ -118,6 +146,7 @@ class Pool:
     free_puts: int = 0  # of pages that nobody else holds
     bulk: bool = False  # were there bulk ones among them
     released: int = 0  # put while somebody else holds them
+    tracked: bool = True
 
 
 class Sequences(RuleBasedStateMachine):
@@ -134,7 +163,11 @@ class Sequences(RuleBasedStateMachine):
     @initialize()
     def make_the_arena(self) -> None:
         self.arena = pagepool.Arena(limit=4 << 20)
-        self.make_pool(0, 0, None, None)
+        self.iommu = pagepool.Iommu()
+        self.eth0 = self.iommu.attach("eth0")
+        self.nic = pagepool.Nic(self.eth0)
+        self.book = Book()
+        self.make_pool(0, 0, None, None, None, True, False, False)
 
     # -- the account
 
@@ -189,16 +222,36 @@ class Sequences(RuleBasedStateMachine):
         pool_size=st.sampled_from([0, 1, 7, 64]),
         napi=st.sampled_from([None, 0, 1]),
         node=st.sampled_from([None, 0, 1]),
+        device=st.sampled_from([None, "book", "eth0", "none"]),
+        tracked=st.sampled_from([True, True, False]),
+        sync=st.booleans(),
+        checked=st.sampled_from([False, False, True, "full"]),
     )
-    def make_pool(self, order: int, pool_size: int, napi: int | None, node: int | None) -> None:
+    def make_pool(
+        self,
+        order: int,
+        pool_size: int,
+        napi: int | None,
+        node: int | None,
+        device: str | None,
+        tracked: bool,
+        sync: bool,
+        checked: bool | Literal["full"],
+    ) -> None:
         pool = pagepool.PagePool(
             order=order,
             pool_size=pool_size,
             node=node,
             napi=None if napi is None else self.napis[napi],
             provider=self.arena,
+            device={"book": self.book, "eth0": self.eth0, "none": pagepool.NO_DEVICE}.get(
+                device or ""
+            ),
+            dma_sync=sync and device is not None,
+            track_mappings=tracked,
+            checked=checked,
         )
-        self.pools.append(Pool(pool, order, napi))
+        self.pools.append(Pool(pool, order, napi, tracked=tracked))
 
     @rule(i=st.integers(0, 99))
     def close(self, i: int) -> None:
@@ -373,6 +426,47 @@ class Sequences(RuleBasedStateMachine):
                 view.cast("B")[:STAMP] = stamp
                 memory.stamp = stamp
 
+    # -- devices
+
+    @precondition(lambda self: self.held())
+    @rule(i=st.integers(0, 999), offset=st.sampled_from([0, 1, 4000, 9999]))
+    def dma(self, i: int, offset: int) -> None:
+        memory = self.pick(self.held(), i)
+        page, pool = memory.page, memory.pool.pool
+        assert page is not None
+        if pool.device is None:
+            with pytest.raises(pagepool.NotSupported):
+                pool.dma_sync_for_cpu(page, offset)
+            with pytest.raises(pagepool.NotSupported):
+                _ = page.dma
+            return
+        pool.dma_sync_for_cpu(page, offset)
+        if pool.closed and memory.pool.tracked:
+            with pytest.raises(pagepool.DeviceGone):
+                _ = page.dma
+        elif pool.device is self.book:
+            assert self.book.mapped[page.dma] == page.address
+        elif pool.device is pagepool.NO_DEVICE:
+            assert page.dma == page.address
+
+    @precondition(lambda self: any(m.pool.pool.device is self.eth0 for m in self.held()))
+    @rule(i=st.integers(0, 999))
+    def receive(self, i: int) -> None:
+        """A frame comes by the NIC."""
+        pages = [memory for memory in self.held() if memory.pool.pool.device is self.eth0]
+        memory = self.pick(pages, i)
+        assert memory.page is not None
+        self.number += 1
+        stamp = self.number.to_bytes(8, "little") + memory.address.to_bytes(8, "little")
+        if memory.pool.pool.closed and memory.pool.tracked:
+            with pytest.raises(pagepool.DeviceGone):
+                self.nic.post(memory.page)
+            return
+        self.nic.post(memory.page)
+        assert self.nic.receive(stamp)
+        assert self.nic.poll() == (memory.page, STAMP)
+        memory.stamp = stamp
+
     # -- give back
 
     @precondition(lambda self: self.held())
@@ -509,6 +603,29 @@ class Sequences(RuleBasedStateMachine):
         in_pools = sum(p.pool.inflight * p.pool.page_size for p in self.pools)
         viewed = sum(memory.size for memory in self.memories if not memory.held)
         assert self.arena.info.out == in_pools + viewed
+
+    @invariant()
+    def what_is_in_a_pool_is_mapped(self) -> None:
+        if not self.pools:
+            return
+        for device, mapped in (
+            (self.book, len(self.book.mapped)),
+            (self.eth0, len(self.eth0.mappings)),
+        ):
+            assert mapped == sum(
+                p.pool.inflight
+                for p in self.pools
+                if p.pool.device is device and not (p.pool.closed and p.tracked)
+            )
+        assert (self.book.wrong, self.iommu.fault_count) == ([], 0)
+
+    @invariant()
+    def holders_are_known(self) -> None:
+        for p in self.pools:
+            if p.pool.checked:
+                held = {m.address for m in self.memories if m.held and m.pool is p}
+                known = {holder.address for holder in p.pool.holders()}
+                assert (held <= known, len(known)) == (True, p.out)
 
     @invariant()
     def the_sums_hold(self) -> None:

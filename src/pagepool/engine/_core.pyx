@@ -1647,6 +1647,7 @@ cdef class PagePool:
     def holders(self):
         cdef Record record
         cdef list found = []
+        cdef dict texts = {}  # of a trace, since many pages come from the same place
 
         self.check_process()
         if self.records is None:
@@ -1656,6 +1657,9 @@ cdef class PagePool:
         for address, it in list(self.records.items()):
             record = <Record>it
             if record.put is None:
+                text = texts.get(record.allocated)
+                if text is None:
+                    text = texts[record.allocated] = _format_trace(record.allocated)
                 found.append(
                     Holder(
                         address,
@@ -1663,7 +1667,7 @@ cdef class PagePool:
                         now - record.at,
                         _thread_of(record.allocated),
                         _site_of(record.allocated),
-                        _format_trace(record.allocated),
+                        text,
                     )
                 )
         found.sort(key=lambda holder: (-holder.age, holder.address))
