@@ -83,7 +83,8 @@ source_of() {
 
 # fails program built binary log [rounds]: does it?
 fails() {
-	export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 ASAN_OPTIONS=detect_leaks=1
+	# One failure is enough.
+	export PP_TEST_STOP=1 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 ASAN_OPTIONS=detect_leaks=1
 	seconds=$((limit + 3 * $(cat "$work/out/sound.$1.$2.time" 2>/dev/null || echo 0)))
 	again=$tries
 	[ "$1" != stress ] || again=$seeds
