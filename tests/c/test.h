@@ -2,7 +2,7 @@
 /*
  * The tests' harness. A test file is a program: it runs all its tests or those named as arguments,
  * and speaks TAP. A check that fails ends its test, and the program goes on with the next; on a
- * thread that is not the main one it ends the program.
+ * thread that is not the main one it ends the program. PP_TEST_STOP: so does any.
  */
 #ifndef PP_TEST_H
 #define PP_TEST_H
@@ -151,6 +151,8 @@ int main(int argc, char **argv)
 		ok = test_run(test);
 		failed += !ok;
 		printf("%s %u - %s\n", ok ? "ok" : "not ok", ++n, test->name);
+		if (!ok && getenv("PP_TEST_STOP"))
+			break;
 	}
 	printf("1..%u\n", n);
 	if (!n)

@@ -661,6 +661,18 @@ TEST(dead_pools_are_not_kept_for_ever)
 	CHECK_QUIET();
 }
 
+/* A provider's last reference takes the records with it. */
+TEST(records_are_not_kept_for_ever)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct page_pool *pool = checked_pool(arena, 0, NULL, PP_FLAG_CHECKED);
+	void *records = arena->records;
+
+	CHECK_EQ(msync(records, 65536, MS_ASYNC), 0);
+	end(pool, arena);
+	CHECK_EQ(msync(records, 65536, MS_ASYNC), -1); /* there is no such memory */
+}
+
 /* ---- use after put ------------------------------------------------------------------------------
  */
 

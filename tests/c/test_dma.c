@@ -1434,6 +1434,78 @@ TEST(sync_comes_back)
 	book_end(book);
 }
 
+static void put_what_is_synced(struct book *book, void *memory)
+{
+	struct job *job = book->ctx;
+
+	book->ctx = NULL;
+	if (job)
+		page_pool_put_full_page(job->pool, job->page, false);
+}
+
+/* A page leaves in the middle of its own sync: when that is over, it stays unmapped. */
+TEST(page_leaves_while_it_is_synced)
+{
+	struct pp_provider *arena = make_arena(4 * MIB);
+	struct book *book = book_create(true);
+	struct page_pool *pool = book_pool(book, arena, 1, SYNC);
+	struct job job = {.pool = pool, .page = page_pool_alloc_pages(pool)};
+
+	pp_page_get(job.page);
+	book->ctx = &job;
+	book->on_sync = put_what_is_synced;
+	page_pool_dma_sync_for_cpu(pool, job.page, 0, 100);
+	CHECK_EQ(dma_of(pool).unmaps, 1);
+	CHECK_EQ(page_pool_inflight(pool), 63);
+	pp_page_put(job.page);
+	end(pool, arena);
+	book_end(book);
+}
+
+static void destroy_the_pool(struct book *book, void *memory)
+{
+	struct page_pool *pool = book->ctx;
+
+	book->ctx = NULL;
+	if (pool)
+		page_pool_destroy(pool);
+}
+
+/* While a page leaves, its device's callback lets another destroy the pool. The page was not
+ * counted out by then, so it counts as one that comes back later. */
+TEST(unmap_destroys_the_pool)
+{
+	for (int held = 0; held < 2; held++) {
+		struct pp_provider *arena = make_arena(4 * MIB);
+		struct book *book = book_create(true);
+		struct page_pool *pool = book_pool(book, arena, 1, TRACKED);
+		struct pp_page *p[3];
+
+		alloc_n(pool, 3, p);
+		book->ctx = pool;
+		book->on_unmap = destroy_the_pool;
+		if (held) { /* by somebody else, and leaves in the consumer's context */
+			pp_page_get(p[0]);
+			page_pool_put_full_page(pool, p[0], true);
+			pp_page_put(p[0]);
+			CHECK_EQ(pages_out(arena), 2);
+		} else { /* does not fit into the ring */
+			put_n(pool, 2, p, false);
+			CHECK_EQ(pages_out(arena), 1);
+		}
+		CHECK_PTR(book->ctx, NULL);
+		CHECK_EQ(book_mapped(book), 0);
+		book->gone = true;
+		if (held)
+			page_pool_put_full_page(pool, p[1], false);
+		page_pool_put_full_page(pool, p[2], false);
+		CHECK_EQ(refs_of(arena), 1);
+		CHECK_EQ(pages_out(arena), 0);
+		pp_provider_put(arena);
+		book_end(book);
+	}
+}
+
 /* A piece is asked for while one is being made: by what maps its page, and by what syncs the one
  * that is used again. No page may be forgotten half cut. */
 TEST(pieces_come_back)

@@ -782,6 +782,41 @@ TEST(from_many_threads)
 	end_provider(&s, provider);
 }
 
+static struct page_pool *other;
+static struct pp_page *others;
+
+/* While one pool is being given memory, the other one asks. */
+static size_t another_asks(struct source *s, unsigned order, size_t n, void **memory)
+{
+	s->spoil = NULL;
+	pthread_mutex_unlock(&s->lock);
+	others = page_pool_alloc_pages(other);
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < n; i++)
+		memory[i] = source_give(s, order);
+	return n;
+}
+
+TEST(what_is_asked_for_counts)
+{
+	struct source s;
+	struct pp_provider *provider = make_provider(&s, 80 * PP_PAGE_SIZE, PP_NUMA_NO_NODE);
+	struct page_pool *pool = pool_of(provider, 0, 1);
+	struct pp_page *page;
+
+	other = pool_of(provider, 0, 1);
+	s.spoil = another_asks;
+	page = page_pool_alloc_pages(pool);
+	CHECK(page && others);
+	CHECK_EQ(s.asked, 80 - 64);
+	CHECK_EQ(s.most, 80 * PP_PAGE_SIZE);
+	page_pool_put_full_page(pool, page, true);
+	page_pool_put_full_page(other, others, true);
+	page_pool_destroy(pool);
+	page_pool_destroy(other);
+	end_provider(&s, provider);
+}
+
 /* The last page and the last reference go at the same moment. */
 TEST(the_end_from_two_sides)
 {
@@ -802,6 +837,34 @@ TEST(the_end_from_two_sides)
 		CHECK_EQ(s.frees, 1);
 		CHECK_EQ(s.released, 1);
 	}
+}
+
+static void *holds_and_drops(void *arg)
+{
+	struct pp_provider *provider = arg;
+
+	for (int i = 0; i < 1000; i++) {
+		pp_provider_get(provider);
+		pp_provider_put(provider);
+	}
+	pp_provider_put(provider);
+	return NULL;
+}
+
+TEST(references_from_many_threads)
+{
+	struct source s;
+	struct pp_provider *provider = make_provider(&s, 1 * MIB, PP_NUMA_NO_NODE);
+	pthread_t thread[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		pp_provider_get(provider);
+		CHECK_EQ(pthread_create(&thread[i], NULL, holds_and_drops, provider), 0);
+	}
+	pp_provider_put(provider);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	CHECK_EQ(s.released, 1);
 }
 
 /* ---- no arena ---------------------------------------------------------------------------------

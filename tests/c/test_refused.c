@@ -617,6 +617,53 @@ static void two_threads(bool syncs, bool bulk)
 	finish(w);
 }
 
+/* Not with ThreadSanitizer: the put that is one too many looks at the page while that is made ready
+ * for another pool, which is a race, and the caller's. */
+#ifndef PP_TSAN
+struct late {
+	struct page_pool *pool;
+	struct pp_page *page;
+	uint32_t started;
+};
+
+static void *put_late(void *arg)
+{
+	struct late *late = arg;
+
+	pp_store_release(&late->started, 1u);
+	page_pool_put_full_page(late->pool, late->page, false);
+	return NULL;
+}
+
+/* One of two puts waits for the ring's lock, and when it has it the page is another pool's. */
+TEST(page_that_left_before_its_put_had_the_lock)
+{
+	struct world w = begin(false, 0, NULL);
+	struct page_pool *other = another(&w, 0, NULL);
+	struct late late = {.pool = w.pool, .page = page_pool_alloc_pages(w.pool)};
+	struct pp_page *all[PAGES];
+	pthread_t thread;
+
+	pp_spin_lock(&w.pool->ring.lock);
+	CHECK_EQ(pthread_create(&thread, NULL, put_late, &late), 0);
+	while (!pp_load_acquire(&late.started))
+		sleep_ms(1);
+	sleep_ms(20); /* it waits by now; if not, it is refused as the others above */
+	page_pool_put_full_page(w.pool, late.page, true);
+	CHECK_OK(page_pool_update_nid(w.pool, PP_NUMA_NO_NODE));
+	alloc_n(other, PAGES, all);
+	CHECK_PTR(page_pool_get_pp(late.page), other);
+	pp_spin_unlock(&w.pool->ring.lock);
+	pthread_join(thread, NULL);
+	CHECK_EQ(page_pool_refused_puts(w.pool), 1);
+	CHECK_PTR(page_pool_alloc_pages(w.pool), NULL);
+	put_n(other, PAGES, all, true);
+	end_pool(other, w.arena);
+	check_no_page_twice(w.pool, 0, NULL);
+	finish(w);
+}
+#endif
+
 TEST(two_threads)
 {
 	two_threads(false, false);
