@@ -147,9 +147,11 @@ static size_t take(struct pp_arena *arena, unsigned order, size_t n, struct pp_p
 			pp_store_relaxed(&page->order, (uint8_t)order);
 			/* relaxed: written under the lock, read by anyone as a hint. */
 			pp_add_single_writer(&arena->taken, 1u << order);
-			page->ref = PP_REF_ONE;
+			/* relaxed, as all that follow: nobody has the page; but a put too many by
+			 * who had it before may look. */
+			pp_store_relaxed(&page->ref, PP_REF_ONE);
 			if (unlikely(arena->taken > arena->base.nr - arena->reserve))
-				page->ref |= PP_REF_PFMEMALLOC;
+				pp_store_relaxed(&page->ref, PP_REF_ONE | PP_REF_PFMEMALLOC);
 			pages[got++] = page;
 		}
 	}
@@ -191,7 +193,8 @@ static size_t arena_alloc(struct pp_provider *p, unsigned order, int nid, size_t
 			bool low = pp_load_relaxed(&arena->taken) > arena->base.nr - arena->reserve;
 
 			for (size_t i = 0; i < idle; i++)
-				pages[i]->ref = PP_REF_ONE | (low ? PP_REF_PFMEMALLOC : 0);
+				pp_store_relaxed(&pages[i]->ref,
+						 PP_REF_ONE | (low ? PP_REF_PFMEMALLOC : 0));
 		}
 	}
 	got = idle;

@@ -137,7 +137,8 @@ size_t pp_magazine_take(struct pp_arena *arena, size_t n, struct pp_page **pages
 	left = m->count - n;
 	for (size_t i = 0; i < n; i++) {
 		pages[i] = m->pages[left + i];
-		pages[i]->ref = PP_REF_ONE;
+		/* relaxed: see take() in arena.c. */
+		pp_store_relaxed(&pages[i]->ref, PP_REF_ONE);
 	}
 	pp_store_relaxed(&m->count, (uint32_t)left);
 	pp_biased_leave(&m->lock);

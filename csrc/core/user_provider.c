@@ -173,7 +173,8 @@ static size_t user_alloc(struct pp_provider *p, unsigned order, int nid, size_t 
 
 		/* relaxed: page_pool_holders() may look at what was here before. */
 		pp_store_relaxed(&page->addr, memory[i]);
-		page->ref = PP_REF_ONE;
+		/* relaxed: see take() in arena.c. */
+		pp_store_relaxed(&page->ref, PP_REF_ONE);
 		page->nid = (int16_t)(nid == PP_NUMA_NO_NODE ? 0 : nid);
 		pp_store_relaxed(&page->order, (uint8_t)order);
 		pp_page_set_state(page, PP_PAGE_OUT);
