@@ -4,6 +4,7 @@
  * that check, and whatever is put twice never comes out twice. Each for a plain pool and for one
  * that syncs, whose puts take another road.
  */
+#include <sched.h>
 #include <time.h>
 
 #include "book.h"
@@ -563,24 +564,52 @@ TEST(one_line_a_second)
 struct twin {
 	pthread_barrier_t *barrier;
 	struct page_pool *pool;
-	struct pp_page **pages; /* 4 a round */
-	unsigned rounds;
+	struct pp_page **pages; /* SAME_PAGES a round */
+	uint32_t ready;         /* how often one of the two was, for a put */
 	bool bulk;
 };
+
+#define SAME_PAGES 4
+
+/* Both come out of it within some ten ns of each other, where the system's barrier wakes one long
+ * after the other; the n-th put of each starts a bit later than the other's, by turns. */
+static void start_together(struct twin *t, unsigned n, bool first)
+{
+	uint32_t both = 2 * (n + 1);
+
+	pp_fetch_add_relaxed(&t->ready, 1u);
+	for (unsigned spins = 0; pp_load_relaxed(&t->ready) < both; spins++) {
+		pp_cpu_relax();
+		if (spins > 1000)
+			sched_yield(); /* there is one CPU for both */
+	}
+	for (unsigned later = (first ? n : n >> 4) & 15; later; later--)
+		pp_load_relaxed(&t->ready);
+}
+
+static void put_same(struct twin *t, unsigned round, struct pp_page **p, bool first)
+{
+	if (t->bulk) {
+		start_together(t, round, first);
+		page_pool_put_page_bulk(p, SAME_PAGES);
+		return;
+	}
+	for (unsigned k = 0; k < SAME_PAGES; k++) {
+		start_together(t, round * SAME_PAGES + k, first);
+		page_pool_put_full_page(t->pool, p[k], false);
+	}
+}
 
 static void *put_too(void *arg)
 {
 	struct twin *t = arg;
 
-	for (unsigned i = 0; i < t->rounds; i++) {
-		struct pp_page *p[4];
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct pp_page *p[SAME_PAGES];
 
 		pthread_barrier_wait(t->barrier);
 		memcpy(p, t->pages, sizeof(p));
-		if (t->bulk)
-			page_pool_put_page_bulk(p, 4);
-		else
-			put_n(t->pool, 4, p, false);
+		put_same(t, i, p, false);
 		pthread_barrier_wait(t->barrier);
 	}
 	return NULL;
@@ -590,29 +619,26 @@ static void *put_too(void *arg)
 static void two_threads(bool syncs, bool bulk)
 {
 	struct world w = begin(syncs, 64, NULL);
-	struct pp_page *p[4];
+	struct pp_page *p[SAME_PAGES];
 	pthread_barrier_t barrier;
-	struct twin t = {&barrier, w.pool, p, ROUNDS, bulk};
+	struct twin t = {&barrier, w.pool, p, 0, bulk};
 	pthread_t thread;
 
 	pthread_barrier_init(&barrier, NULL, 2);
 	CHECK_EQ(pthread_create(&thread, NULL, put_too, &t), 0);
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		struct pp_page *q[4];
+		struct pp_page *q[SAME_PAGES];
 
-		alloc_n(w.pool, 4, p);
+		alloc_n(w.pool, SAME_PAGES, p);
 		memcpy(q, p, sizeof(q));
 		pthread_barrier_wait(&barrier);
-		if (bulk)
-			page_pool_put_page_bulk(q, 4);
-		else
-			put_n(w.pool, 4, q, false);
+		put_same(&t, i, q, true);
 		pthread_barrier_wait(&barrier);
-		CHECK_EQ(page_pool_refused_puts(w.pool), (i + 1) * 4);
+		CHECK_EQ(page_pool_refused_puts(w.pool), (i + 1) * SAME_PAGES);
 		CHECK_EQ(page_pool_inflight(w.pool), 64);
 	}
 	pthread_join(thread, NULL);
-	CHECK_EQ(stats_of(w.pool).recycle_ring, ROUNDS * 4);
+	CHECK_EQ(stats_of(w.pool).recycle_ring, ROUNDS * SAME_PAGES);
 	check_no_page_twice(w.pool, 0, NULL);
 	finish(w);
 }
