@@ -404,6 +404,19 @@ PAGEPOOL_API bool pp_nic_take(struct pp_nic *nic, void **cookie);
 	(PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV | PP_FLAG_NO_STATS | PP_FLAG_NO_TRACKING | \
 	 PP_FLAG_CHECKED | PP_FLAG_CHECKED_FULL)
 
+/*
+ * What sits between those who return pages and the consumer: docs/designs.md. ring is the kernel's.
+ * list is a linked list under the producers' lock, as a patch series to the kernel proposes; its
+ * three steps, each a patch of that series, can be had one by one. ours: a lane of its own for each
+ * returning thread.
+ */
+#define PP_DESIGN_RING 0x0u
+#define PP_DESIGN_OURS 0x1u
+#define PP_LIST_RING 0x10u  /* a list under the lock instead of the ring, taken page by page */
+#define PP_LIST_BATCH 0x20u /* and by a whole refill under one lock; only with PP_LIST_RING */
+#define PP_LIST_CACHE 0x40u /* the cache is a list */
+#define PP_DESIGN_LIST (PP_LIST_RING | PP_LIST_BATCH | PP_LIST_CACHE)
+
 struct page_pool_params {
 	size_t size;          /* sizeof(struct page_pool_params), set by PAGE_POOL_PARAMS_INIT */
 	unsigned flags;       /* PP_FLAG_*; unknown ones are refused */
@@ -420,6 +433,7 @@ struct page_pool_params {
 	 * stalled, in milliseconds. 0: 1000 and 60000, the kernel's. */
 	unsigned retry_ms;
 	unsigned warn_ms;
+	unsigned design; /* PP_DESIGN_*, or steps of the list design */
 };
 #define PAGE_POOL_PARAMS_INIT                                                   \
 	{                                                                       \
@@ -495,6 +509,14 @@ PAGEPOOL_API unsigned page_pool_size(const struct page_pool *pool);
 PAGEPOOL_API int page_pool_nid(const struct page_pool *pool);
 /* PP_FLAG_*: as asked for, with what the environment added. */
 PAGEPOOL_API unsigned page_pool_flags(const struct page_pool *pool);
+/* PP_DESIGN_*, or steps of the list design. */
+PAGEPOOL_API unsigned page_pool_design(const struct page_pool *pool);
+/*
+ * The name of a design: ring, ours, list, and for steps of it list-ring, list-batch, list-cache,
+ * list-ring-cache. NULL: there is none such. And back: -EINVAL for a name that is none.
+ */
+PAGEPOOL_API const char *pp_design_name(unsigned design);
+PAGEPOOL_API int pp_design_parse(const char *name, unsigned *ret);
 /* Anyone, while the pool lives: a reference-free look at its provider. */
 PAGEPOOL_API struct pp_provider *page_pool_provider(const struct page_pool *pool);
 

@@ -858,6 +858,11 @@ unsigned page_pool_flags(const struct page_pool *pool)
 	return pool->flags;
 }
 
+unsigned page_pool_design(const struct page_pool *pool)
+{
+	return pool->design;
+}
+
 struct pp_provider *page_pool_provider(const struct page_pool *pool)
 {
 	return pool->provider;
@@ -877,6 +882,10 @@ static int check(const struct page_pool_params *p)
 	if (p->order > PP_MAX_PAGE_ORDER)
 		return pp_fail(-EINVAL, "order %u: a page is at most of order %u (%zu bytes)",
 			       p->order, PP_MAX_PAGE_ORDER, PP_PAGE_SIZE << PP_MAX_PAGE_ORDER);
+	if (!pp_design_name(p->design))
+		return pp_fail(-EINVAL, "unknown design 0x%x", p->design);
+	if (p->design != PP_DESIGN_RING)
+		return pp_fail(-EOPNOTSUPP, "design %s is not here yet", pp_design_name(p->design));
 	return pp_check_nid(p->nid);
 }
 
@@ -928,6 +937,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	}
 	pool->held_base = (uintptr_t)pool->provider->held - ((uintptr_t)pool->provider->pages >> 6);
 	pool->flags = flags;
+	pool->design = params->design;
 	pool->checked = flags & PP_FLAG_CHECKED;
 	pool->checked_full = flags & PP_FLAG_CHECKED_FULL;
 	err = pp_dma_init(pool, params);

@@ -329,7 +329,8 @@ struct page_pool {
 	/* constant */
 	struct pp_provider *provider PP_ALIGNED(PP_CACHELINE);
 	uint32_t id;
-	unsigned flags; /* PP_FLAG_* */
+	unsigned flags;  /* PP_FLAG_* */
+	unsigned design; /* PP_DESIGN_* */
 	uint8_t order;
 	bool has_stats;
 	bool checked_full;

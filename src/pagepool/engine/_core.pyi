@@ -369,6 +369,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
+        design: str = "ring",
         checked: bool | Literal["full"] = False,
         statistics: bool = True,
         retry: float = 1.0,
@@ -388,6 +389,8 @@ class PagePool:
         all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
+        design: what sits between those who return pages and the consumer: ``ring`` (the kernel's),
+        ``list``, ``ours``; see ``docs/designs.md``.
         checked: remember who has which page since when (``holders()``), say in the errors where a
         page was allocated and put, and find what is written to a page after it was put: 64 bytes of
         it are overwritten while it is in the pool. ``"full"``: all of it, and it cannot be
@@ -501,6 +504,10 @@ class PagePool:
     @property
     def checked(self) -> bool | Literal["full"]:
         """In checked mode, also by the environment."""
+
+    @property
+    def design(self) -> str:
+        """What sits between those who return pages and the consumer."""
 
     @property
     def dma_stats(self) -> DmaStats:

@@ -62,6 +62,7 @@ from pagepool.engine.pagepool cimport (
     page_pool_get_dma_addr,
     page_pool_get_dma_stats,
     page_pool_get_stats,
+    page_pool_design,
     page_pool_flags,
     page_pool_id,
     page_pool_inflight,
@@ -83,6 +84,8 @@ from pagepool.engine.pagepool cimport (
     page_pool_version,
     pp_arena_create,
     pp_arena_params,
+    pp_design_name,
+    pp_design_parse,
     pp_device,
     pp_device_create,
     pp_device_name,
@@ -1035,6 +1038,7 @@ cdef class PagePool:
     cdef dict views           # address -> (Memory, its view), see Page.view
     cdef dict records         # checked: address -> Record of its last use; None: not checked
     cdef object checked_
+    cdef object design_
     # Once pool is NULL, what it was:
     cdef page_pool_stats last_stats
     cdef int no_stats         # the error, if it was made without
@@ -1061,6 +1065,7 @@ cdef class PagePool:
         offset=0,
         max_len=None,
         bint track_mappings=True,
+        design="ring",
         checked=False,
         bint statistics=True,
         retry=1.0,
@@ -1094,6 +1099,11 @@ cdef class PagePool:
             params.max_len = _unsigned(max_len, "max_len", 0xffffffff)
         if max_len is None or (params.max_len == 0 and not dma_sync):
             params.max_len = max(page_size - params.offset, 0)
+        if not isinstance(design, str):
+            raise TypeError(f"design must be a str, not {type(design).__name__}")
+        err = pp_design_parse(design.encode(errors="replace"), &params.design)
+        if err:
+            raise _error(err)
         if dma_dir not in ("from_device", "bidirectional"):
             raise errors.InvalidParameter(
                 f"dma_dir is {dma_dir!r}: must be one of from_device, bidirectional, "
@@ -1147,6 +1157,7 @@ cdef class PagePool:
             _checked[page_pool_id(self.pool)] = self
         self.special = device is not None or self.records is not None
         self.page_size_ = PP_PAGE_SIZE_ << params.order
+        self.design_ = pp_design_name(params.design).decode()
 
     def __dealloc__(self):
         # No Page is left, they hold us; so nothing can be in flight but what is cached.
@@ -1676,6 +1687,10 @@ cdef class PagePool:
     @property
     def checked(self):
         return self.checked_
+
+    @property
+    def design(self):
+        return self.design_
 
     @property
     def inflight(self):

@@ -159,6 +159,7 @@ cdef extern from "pagepool.h" nogil:
         unsigned max_len
         unsigned retry_ms
         unsigned warn_ms
+        unsigned design
 
     struct page_pool_stats:
         size_t size
@@ -193,6 +194,9 @@ cdef extern from "pagepool.h" nogil:
     unsigned page_pool_size(const page_pool *pool)
     int page_pool_nid(const page_pool *pool)
     unsigned page_pool_flags(const page_pool *pool)
+    unsigned page_pool_design(const page_pool *pool)
+    const char *pp_design_name(unsigned design)
+    int pp_design_parse(const char *name, unsigned *ret)
     pp_provider *page_pool_provider(const page_pool *pool)
     int page_pool_get_stats(const page_pool *pool, page_pool_stats *ret)
 

@@ -20,6 +20,7 @@ from pagepool.model.limits import (
     MAX_ORDER,
     MAX_POOL_SIZE,
     PAGE_SIZE,
+    check_design,
     check_node,
     check_seconds,
     node_number,
@@ -61,6 +62,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
+        design: str = "ring",
         checked: Checked = False,
         statistics: bool = True,
         retry: float = 1.0,
@@ -80,6 +82,8 @@ class PagePool:
         all behind offset.
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
+        design: what sits between those who return pages and the consumer: ``ring`` (the kernel's),
+        ``list``, ``ours``; see ``docs/designs.md``.
         checked: remember who has which page since when (``holders()``), say in the errors where a
         page was allocated and put, and find what is written to a page after it was put: 64 bytes of
         it are overwritten while it is in the pool; ``"full"``: all of it. ``PAGEPOOL_CHECKED=1``,
@@ -108,6 +112,7 @@ class PagePool:
         # Rule: without a sync for the device it may be left out.
         if part is None or (part == 0 and not dma_sync):
             part = max(page_size - start, 0)
+        self._design = check_design(design)
         if dma_dir not in DMA_DIRS:
             raise errors.InvalidParameter(
                 f"dma_dir is {dma_dir!r}: must be one of {', '.join(DMA_DIRS)}, "
@@ -473,6 +478,11 @@ class PagePool:
     def checked(self) -> Checked:
         """In checked mode, also by the environment."""
         return self._checked
+
+    @property
+    def design(self) -> str:
+        """What sits between those who return pages and the consumer."""
+        return self._design
 
     @property
     def dma_stats(self) -> DmaStats:
