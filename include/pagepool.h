@@ -490,6 +490,15 @@ PAGEPOOL_API void page_pool_recycle_direct(struct page_pool *pool, struct pp_pag
  */
 PAGEPOOL_API void page_pool_put_page_bulk(struct pp_page **pages, size_t n);
 
+/*
+ * Design ours: what the calling thread has put so far can be had by the consumer at once; else that
+ * is so after 32 pages, and for what is held back when the consumer finds nothing else. To be
+ * called by a thread that goes to sleep. Other designs: nothing to do.
+ */
+PAGEPOOL_API void page_pool_flush(struct page_pool *pool);
+/* Anyone, while the pool lives: pages that are held back so, of all threads. */
+PAGEPOOL_API uint64_t page_pool_held_back(const struct page_pool *pool);
+
 /* Consumer. From now on pages should be on this node: the cache goes back to the provider. */
 PAGEPOOL_API int page_pool_update_nid(struct page_pool *pool, int nid);
 /* Consumer, or nobody yet. -EBUSY: bound to another napi. */

@@ -6,7 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef PP_TSAN
 static bool available;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -20,16 +19,17 @@ static void probe(void)
 	available = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
 		    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
-#endif
 
 bool pp_biased_lock_available(void)
 {
-#ifdef PP_TSAN
-	return true;
-#else
 	pthread_once(&once, probe);
 	return available;
-#endif
+}
+
+bool pp_barrier_everywhere(void)
+{
+	return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0 ||
+	       membarrier(MEMBARRIER_CMD_GLOBAL) == 0;
 }
 
 bool pp_biased_lock_remote(struct pp_biased_lock *l)
@@ -39,8 +39,7 @@ bool pp_biased_lock_remote(struct pp_biased_lock *l)
 		sched_yield();
 #else
 	pp_store_relaxed(&l->wanted, 1u);
-	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 &&
-	    membarrier(MEMBARRIER_CMD_GLOBAL) != 0) {
+	if (!pp_barrier_everywhere()) {
 		pp_store_release(&l->wanted, 0u);
 		return false;
 	}

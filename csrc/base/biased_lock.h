@@ -62,6 +62,12 @@ static inline void pp_biased_leave(struct pp_biased_lock *l)
  */
 bool pp_biased_lock_available(void);
 
+/*
+ * Every thread of the process has passed a full barrier since the call began; where
+ * pp_biased_lock_available(). False: it could not be had.
+ */
+bool pp_barrier_everywhere(void);
+
 /* False: the barrier could not be had, nothing is locked. */
 bool pp_biased_lock_remote(struct pp_biased_lock *l);
 

@@ -405,7 +405,7 @@ static void list_chunk(struct page_pool *pool, struct pp_page *pages, void *arg)
 		struct pp_record *record;
 
 		/* relaxed, all: a snapshot. */
-		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_held(pool, page))
+		if (pp_load_relaxed(&page->owner) != pool->owner || !pp_is_users(pool, page))
 			continue;
 		record = pp_record_of(pool, page);
 		/* acquire: the page, which the provider may just have made, and its record. */

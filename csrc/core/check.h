@@ -173,8 +173,7 @@ static inline bool pp_check_put(struct page_pool *pool, struct pp_page *page, co
 				bool promised, bool *here)
 {
 	/* relaxed: see page_pool_get_pp(). A dead pool's pages have no owner. */
-	if (unlikely(pp_load_relaxed(&page->owner) != pool->owner ||
-		     pp_load_relaxed(pp_held(pool, page)) != PP_HELD)) {
+	if (unlikely(pp_load_relaxed(&page->owner) != pool->owner || !pp_is_users(pool, page))) {
 		pp_check_bad_put(pool, page, caller);
 		return false;
 	}

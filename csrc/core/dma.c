@@ -32,6 +32,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "lanes.h"
 
 /* ---- claiming ---------------------------------------------------------------------------------
  */
@@ -285,6 +286,7 @@ int page_pool_get_dma_stats(const struct page_pool *pool, struct page_pool_dma_s
 {
 	const struct pp_dma *dma = &pool->dma;
 	struct page_pool_dma_stats stats = {0};
+	struct pp_lanes_sum lanes;
 	int err = pp_check_size("struct page_pool_dma_stats", ret, ret->size,
 				offsetof(struct page_pool_dma_stats, maps), ret->size);
 
@@ -292,15 +294,17 @@ int page_pool_get_dma_stats(const struct page_pool *pool, struct page_pool_dma_s
 		return err;
 	if (!dma->device)
 		return pp_fail(-EOPNOTSUPP, "pool %u was made without a device", pool->id);
+	lanes = pp_lanes_sum(pool);
 	/* relaxed: independent counters, each by itself. */
 	stats.maps = pp_load_relaxed(&dma->maps);
 	stats.map_errors = pp_load_relaxed(&dma->map_errors);
 	stats.unmaps = pp_load_relaxed(&dma->unmaps_here) + pp_load_relaxed(&dma->unmaps_elsewhere);
 	stats.unmaps_destroy = pp_load_relaxed(&dma->unmaps_destroy);
 	stats.unmaps_skipped = pp_load_relaxed(&dma->unmaps_skipped);
-	stats.syncs = pp_load_relaxed(&dma->syncs_here) + pp_load_relaxed(&pool->ring.syncs);
-	stats.sync_bytes =
-		pp_load_relaxed(&dma->sync_bytes_here) + pp_load_relaxed(&pool->ring.sync_bytes);
+	stats.syncs = pp_load_relaxed(&dma->syncs_here) + pp_load_relaxed(&pool->ring.syncs) +
+		      lanes.syncs;
+	stats.sync_bytes = pp_load_relaxed(&dma->sync_bytes_here) +
+			   pp_load_relaxed(&pool->ring.sync_bytes) + lanes.sync_bytes;
 	stats.syncs_skipped = pp_load_relaxed(&dma->syncs_skipped);
 	stats.size = ret->size;
 	if (ret->size > sizeof(stats))

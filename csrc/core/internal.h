@@ -97,6 +97,14 @@ void pp_pool_count_from(struct page_pool *pool, uint64_t n);
 /* ---- pool.c ---- */
 /* The page leaves the pool. here: in the consumer's context. May free the pool. */
 void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);
+/* What a mapped or checked page has to go through before it is counted out. */
+void pp_pool_leave_formally(struct page_pool *pool, struct pp_page *page, bool here);
+/* A put that does nothing. */
+PP_COLD void pp_pool_refuse(struct page_pool *pool, const struct pp_page *page);
+/* Consumer: up to n pages of the ring into pages[]; how many. *wrong: one of another node, which
+ * ends it; it comes on top. */
+size_t pp_pool_consume_ring(struct page_pool *pool, size_t n, struct pp_page **pages,
+			    struct pp_page **wrong);
 /* Consumer: page_pool_alloc_pages() without the checks. */
 struct pp_page *pp_pool_alloc(struct page_pool *pool);
 /* Consumer: all of the cache leaves the pool. */

@@ -24,20 +24,21 @@ static inline bool pp_page_can_recycle(const struct pp_page *page)
 /* ---- held: see struct pp_provider. For pages of the pool only (owner), or it is not its provider.
  * ---- */
 
-static inline uint8_t *pp_held(const struct page_pool *pool, const struct pp_page *page)
+static inline uint16_t *pp_held(const struct page_pool *pool, const struct pp_page *page)
 {
-	_Static_assert(sizeof(struct pp_page) == 64, "a shift by 6 numbers the pages");
-	return (uint8_t *)(pool->held_base + ((uintptr_t)page >> 6));
+	_Static_assert(sizeof(struct pp_page) == 64 && sizeof(*pool->provider->held) == 2,
+		       "a shift by 6 numbers the pages, by 5 their words");
+	return (uint16_t *)(pool->held_base + ((uintptr_t)page >> 5));
 }
 
 /*
- * Consumer, when it hands the page out.
- * relaxed, as below: it goes to whoever puts the page together with the page.
+ * Consumer, when it hands the page out. stamp: another one than the last time, for as long as may
+ * be. relaxed, as below: it goes to whoever puts the page together with the page.
  */
 static inline void pp_held_set(const struct page_pool *pool, const struct pp_page *page,
-			       enum pp_held held)
+			       uint64_t stamp)
 {
-	pp_store_relaxed(pp_held(pool, page), (uint8_t)held);
+	pp_store_relaxed(pp_held(pool, page), (uint16_t)(stamp << PP_HELD_STAMP_SHIFT | PP_HELD));
 }
 
 static inline bool pp_is_held(const struct page_pool *pool, const struct pp_page *page)
@@ -45,9 +46,15 @@ static inline bool pp_is_held(const struct page_pool *pool, const struct pp_page
 	return pp_load_relaxed(pp_held(pool, page));
 }
 
+/* It is not on its way either. */
+static inline bool pp_is_users(const struct page_pool *pool, const struct pp_page *page)
+{
+	return pp_load_relaxed(pp_held(pool, page)) & PP_HELD;
+}
+
 static inline void pp_held_clear(const struct page_pool *pool, const struct pp_page *page)
 {
-	pp_store_relaxed(pp_held(pool, page), (uint8_t)0);
+	pp_store_relaxed(pp_held(pool, page), (uint16_t)PP_NOT_HELD);
 }
 
 /* The user gives the page back. False: he had done so before. */
@@ -60,6 +67,17 @@ static inline bool pp_take_back(const struct page_pool *pool, const struct pp_pa
 }
 
 /*
+ * The same, of an allocation of which only the word is known, and by who is not the consumer and
+ * has no lock that the others would have to take.
+ */
+static inline bool pp_take_back_of(const struct page_pool *pool, const struct pp_page *page,
+				   uint16_t held)
+{
+	/* acq_rel: no weaker form; of all who try one gets it. */
+	return pp_cas_acq_rel(pp_held(pool, page), &held, (uint16_t)PP_NOT_HELD);
+}
+
+/*
  * The same in two steps, for pages that have a way to go before cache or ring have them: one that
  * was found to be held is so by nobody who may put it from here on. False: somebody was faster.
  * here: in the consumer's context.
@@ -67,16 +85,18 @@ static inline bool pp_take_back(const struct page_pool *pool, const struct pp_pa
 static inline bool pp_start_back(const struct page_pool *pool, const struct pp_page *page,
 				 bool here)
 {
-	uint8_t held = PP_HELD;
+	/* relaxed: as above. */
+	uint16_t held = pp_load_relaxed(pp_held(pool, page));
+	uint16_t going = (uint16_t)(held ^ (PP_HELD | PP_HELD_GOING));
 
 	if (here) {
 		/* As in pp_take_back(): no other thread is to put it at this moment. */
-		pp_held_set(pool, page, PP_HELD_GOING);
+		pp_store_relaxed(pp_held(pool, page), going);
 		return true;
 	}
 	/* acq_rel: no weaker form; of two threads one gets it. A plain store of the slower one
 	 * might come after the ring has taken the page back, and make it held again. */
-	return pp_cas_acq_rel(pp_held(pool, page), &held, (uint8_t)PP_HELD_GOING);
+	return held & PP_HELD && pp_cas_acq_rel(pp_held(pool, page), &held, going);
 }
 
 /* ---- users and holders ---- */
@@ -153,6 +173,15 @@ static inline void pp_page_drop(struct pp_page *page)
 	if (ref != PP_REF_ONE)
 		return;
 	pp_page_free(page);
+}
+
+/* The page is counted out of its pool: give the pool's reference back. */
+static inline void pp_page_leave(struct pp_page *page)
+{
+	/* relaxed: the page is this caller's alone as far as its pool goes; other holders have no
+	 * claim to the pool. */
+	pp_store_relaxed(&page->owner, 0);
+	pp_page_drop(page);
 }
 
 #endif

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache.h"
 #include "check.h"
+#include "lanes.h"
 #include "ring.h"
 
 /* ---- puts that are refused --------------------------------------------------------------------
@@ -27,7 +29,7 @@ void pp_refused(uint32_t id, const void *address, uint64_t n)
 	       id, address, (unsigned long long)n);
 }
 
-static PP_COLD void refuse(struct page_pool *pool, const struct pp_page *page)
+void pp_pool_refuse(struct page_pool *pool, const struct pp_page *page)
 {
 	/* relaxed: a counter. */
 	pp_fetch_add_relaxed(&pool->refused, 1);
@@ -43,16 +45,7 @@ uint64_t page_pool_refused_puts(const struct page_pool *pool)
 /* ---- leaving the pool -------------------------------------------------------------------------
  */
 
-/* The page is counted out: give the pool's reference back. */
-static inline void leave(struct pp_page *page)
-{
-	/* relaxed: the page is this caller's alone as far as its pool goes; other holders have no
-	 * claim to the pool. */
-	pp_store_relaxed(&page->owner, 0);
-	pp_page_drop(page);
-}
-
-static PP_NOINLINE void leave_formally(struct page_pool *pool, struct pp_page *page, bool here)
+PP_NOINLINE void pp_pool_leave_formally(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	if (pool->checked)
 		pp_check_leaves(pool, page);
@@ -64,7 +57,7 @@ static inline void release(struct page_pool *pool, struct pp_page *page, bool he
 {
 	pp_held_clear(pool, page);
 	if (unlikely(pool->formalities)) {
-		leave_formally(pool, page, here);
+		pp_pool_leave_formally(pool, page, here);
 		/* A device's callback may have let go of whatever made its caller the consumer (a
 		 * lock; an interpreter's), and the pool was destroyed. relaxed: as in destroy. */
 		here = here && !pp_load_relaxed(&pool->settled);
@@ -74,7 +67,7 @@ static inline void release(struct page_pool *pool, struct pp_page *page, bool he
 		pp_add_single_writer_release(&pool->released_here, 1);
 	else
 		pp_pool_unpend(pool, 1); /* may be the last use of the pool */
-	leave(page);
+	pp_page_leave(page);
 }
 
 void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here)
@@ -89,7 +82,8 @@ void pp_pool_drain_cache(struct page_pool *pool)
 	uint64_t n = cache->pushed - cache->popped;
 
 	/* A device's callback may use the cache. */
-	memcpy(pages, pool->pages, n * sizeof(pages[0]));
+	for (uint64_t i = n; i; i--)
+		pages[i - 1] = pp_cache_pop(pool, i);
 	pp_stats_begin(pool);
 	pp_stats_add(&cache->popped, n);
 	pp_stats_add(&pool->stats.drained, n);
@@ -112,7 +106,7 @@ static struct pp_page *cache_filled(struct page_pool *pool, size_t n, uint64_t *
 	pp_stats_add(&cache->popped, 1);
 	pp_stats_add(how, 1);
 	pp_stats_end(pool);
-	return pool->pages[cache->pushed - cache->popped];
+	return pp_cache_pop(pool, cache->pushed - cache->popped + 1);
 }
 
 static void count(struct page_pool *pool, uint64_t *counter)
@@ -124,36 +118,65 @@ static void count(struct page_pool *pool, uint64_t *counter)
 	pp_stats_end(pool);
 }
 
-/* The cache is empty: fill it from the ring. */
-static struct pp_page *refill(struct page_pool *pool)
+/* Up to n pages of the ring; *wrong: one of another node, which ends it. */
+size_t pp_pool_consume_ring(struct page_pool *pool, size_t n, struct pp_page **pages,
+			    struct pp_page **wrong)
 {
 	struct pp_ring *ring = &pool->ring;
 	uint32_t head = ring->consumer_head;
-	struct pp_page *page = pp_ring_peek(ring, head);
-	struct pp_page *wrong = NULL;
 	int nid = pool->nid;
-	size_t n = 0;
+	struct pp_page *page;
+	size_t got = 0;
 
-	if (!page) {
-		count(pool, &pool->stats.empty);
-		return NULL;
-	}
-	do {
+	while (got < n && (page = pp_ring_peek(ring, head))) {
 		head = pp_ring_discard(ring, head);
 		if (unlikely(nid != PP_NUMA_NO_NODE && page->nid != nid)) {
-			/* One page is given back, and the rest has to wait for the next refill: the
-			 * provider is asked for pages on the right node first. */
-			wrong = page;
+			*wrong = page;
 			break;
 		}
-		pool->pages[n++] = page;
-	} while (n < PP_ALLOC_CACHE_REFILL && (page = pp_ring_peek(ring, head)));
+		pages[got++] = page;
+	}
 	ring->consumer_head = head;
+	return got;
+}
 
-	page = n ? cache_filled(pool, n, &pool->stats.refill) : NULL;
+/* What came back, as the design has it. */
+static size_t consume(struct page_pool *pool, size_t n, struct pp_page **pages,
+		      struct pp_page **wrong)
+{
+	if (likely(!pool->design) || pool->design == PP_LIST_CACHE)
+		return pp_pool_consume_ring(pool, n, pages, wrong);
+	if (pool->lanes_on)
+		return pp_lanes_consume(pool, n, pages, wrong);
+	return pp_list_consume(pool, n, pages, wrong);
+}
+
+/* The cache is empty, and what is in pages[] is to be it; with an array it is already there. */
+static inline void fill_cache(struct page_pool *pool, size_t n)
+{
+	if (unlikely(pool->list_cache)) {
+		for (size_t i = 0; i < n; i++)
+			pp_cache_push(pool, i, pool->pages[i]);
+	}
+}
+
+/* The cache is empty: fill it from the ring. */
+static struct pp_page *refill(struct page_pool *pool)
+{
+	struct pp_page *page = NULL, *wrong = NULL;
+	size_t n = consume(pool, PP_ALLOC_CACHE_REFILL, pool->pages, &wrong);
+
+	if (n) {
+		fill_cache(pool, n);
+		page = cache_filled(pool, n, &pool->stats.refill);
+	}
 	if (unlikely(wrong)) {
+		/* One page is given back, and the rest has to wait for the next refill: the
+		 * provider is asked for pages on the right node first. */
 		count(pool, &pool->stats.waive);
 		pp_pool_release(pool, wrong, true);
+	} else if (!n) {
+		count(pool, &pool->stats.empty);
 	}
 	return page;
 }
@@ -249,7 +272,8 @@ static PP_NOINLINE struct pp_page *alloc_formally(struct page_pool *pool)
 	fit = pp_load_relaxed(&cache->capacity) - cached;
 	if (fit > n)
 		fit = n;
-	memcpy(pool->pages + cached, pages, fit * sizeof(pages[0]));
+	for (size_t i = 0; i < fit; i++)
+		pp_cache_push(pool, cached + i, pages[i]);
 	if (fit)
 		page = cache_filled(pool, fit, &pool->stats.slow);
 	else if (cached) /* it is full of what came back */
@@ -278,6 +302,7 @@ static struct pp_page *alloc_new(struct page_pool *pool)
 	if (!n)
 		return NULL;
 	enters_pool(pool, pool->pages, n);
+	fill_cache(pool, n);
 	return cache_filled(pool, n, &pool->stats.slow);
 }
 
@@ -288,7 +313,9 @@ static PP_NOINLINE struct pp_page *alloc_slow(struct page_pool *pool)
 	if (!page)
 		page = alloc_new(pool);
 	if (likely(page))
-		pp_held_set(pool, page, PP_HELD);
+		/* Of a higher order than 0 none went through the cache. */
+		pp_held_set(pool, page,
+			    pool->order ? ~(pool->cache.popped + pool->held) : pool->cache.popped);
 	return page;
 }
 
@@ -304,23 +331,42 @@ static inline struct pp_page *alloc(struct page_pool *pool)
 	page = pool->pages[n - 1];
 	/* release: for readers of the statistics, see stats.c. No instruction more on x86. */
 	pp_store_release(&cache->popped, popped + 1);
-	pp_held_set(pool, page, PP_HELD);
+	pp_held_set(pool, page, popped + 1);
+	return page;
+}
+
+/* The same where the cache is a list. */
+static struct pp_page *alloc_from_list(struct page_pool *pool)
+{
+	struct pp_cache *cache = &pool->cache;
+	uint64_t popped = cache->popped;
+	uint64_t n = cache->pushed - popped;
+	struct pp_page *page;
+
+	if (unlikely(!n))
+		return alloc_slow(pool);
+	page = pp_cache_pop(pool, n);
+	/* release: as above. */
+	pp_store_release(&cache->popped, popped + 1);
+	pp_held_set(pool, page, popped + 1);
 	return page;
 }
 
 struct pp_page *pp_pool_alloc(struct page_pool *pool)
 {
-	return alloc(pool);
+	return unlikely(pool->list_cache) ? alloc_from_list(pool) : alloc(pool);
 }
 
-static PP_NOINLINE struct pp_page *alloc_checked(struct page_pool *pool, const void *caller)
+static PP_NOINLINE struct pp_page *alloc_detour(struct page_pool *pool, const void *caller)
 {
 	struct pp_page *page;
 	uint64_t before;
 
+	if (likely(!pool->checked))
+		return alloc_from_list(pool);
 	if (!pp_check_enter(pool, caller, &before))
 		return NULL;
-	page = alloc(pool);
+	page = pp_pool_alloc(pool);
 	if (page)
 		pp_check_alloc(pool, page, caller, false);
 	pp_check_leave(pool, before);
@@ -329,18 +375,19 @@ static PP_NOINLINE struct pp_page *alloc_checked(struct page_pool *pool, const v
 
 struct pp_page *page_pool_alloc_pages(struct page_pool *pool)
 {
-	if (unlikely(pool->checked))
-		return alloc_checked(pool, __builtin_return_address(0));
+	if (unlikely(pool->detour))
+		return alloc_detour(pool, __builtin_return_address(0));
 	return alloc(pool);
 }
 
 size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_page **pages)
 {
 	struct pp_cache *cache = &pool->cache;
+	uint64_t popped;
 	size_t got = 0;
 
-	if (unlikely(pool->checked)) {
-		while (got < n && (pages[got] = alloc_checked(pool, __builtin_return_address(0))))
+	if (unlikely(pool->detour)) {
+		while (got < n && (pages[got] = alloc_detour(pool, __builtin_return_address(0))))
 			got++;
 		return got;
 	}
@@ -355,11 +402,12 @@ size_t page_pool_alloc_pages_bulk(struct page_pool *pool, size_t n, struct pp_pa
 			got++;
 			continue;
 		}
-		pp_store_release(&cache->popped, cache->popped + some);
+		popped = cache->popped;
+		pp_store_release(&cache->popped, popped + some);
 		while (some--) {
 			struct pp_page *page = pool->pages[--cached];
 
-			pp_held_set(pool, page, PP_HELD);
+			pp_held_set(pool, page, ++popped);
 			pages[got++] = page;
 		}
 	}
@@ -380,17 +428,17 @@ static inline bool recycle_in_cache(struct page_pool *pool, struct pp_page *page
 	 * broken then goes to the ring. */
 	if (likely(n < pp_load_relaxed(&cache->capacity))) {
 		if (unlikely(!pp_take_back(pool, page))) {
-			refuse(pool, page);
+			pp_pool_refuse(pool, page);
 			return true;
 		}
-		pool->pages[n] = page;
+		pp_cache_push(pool, n, page);
 		/* release: as popped. */
 		pp_store_release(&cache->pushed, pushed + 1);
 		return true;
 	}
 	if (pp_load_relaxed(&cache->capacity)) {
 		if (unlikely(!pp_is_held(pool, page))) {
-			refuse(pool, page);
+			pp_pool_refuse(pool, page);
 			return true;
 		}
 		count(pool, &pool->stats.cache_full);
@@ -455,7 +503,7 @@ static PP_NOINLINE void overflow_formally(struct page_pool *pool, struct pp_page
 	bool dying;
 
 	for (size_t i = 0; i < n; i++)
-		leave_formally(pool, pages[i], false);
+		pp_pool_leave_formally(pool, pages[i], false);
 	pp_spin_lock(&ring->lock);
 	dying = ring->dying;
 	if (likely(!dying))
@@ -467,7 +515,7 @@ static PP_NOINLINE void overflow_formally(struct page_pool *pool, struct pp_page
 	for (size_t i = 0; i < n; i++) {
 		if (unlikely(dying))
 			pp_pool_unpend(pool, 1);
-		leave(pages[i]);
+		pp_page_leave(pages[i]);
 	}
 }
 
@@ -508,7 +556,7 @@ static PP_NOINLINE void not_all_in_ring(struct page_pool *pool, struct pp_page *
 		if (dying)
 			release(pool, pages[in], false);
 		else
-			leave(pages[in]);
+			pp_page_leave(pages[in]);
 	}
 	if (refused)
 		pp_refused(id, address, refused);
@@ -531,7 +579,8 @@ static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **page
 	pp_spin_lock(&ring->lock);
 	good = take_back_all(pool, pages, n, &bad);
 	if (likely(!ring->dying)) {
-		in = pp_ring_produce(ring, pages, good);
+		in = unlikely(pool->design & PP_LIST_RING) ? pp_list_produce(pool, pages, good)
+							   : pp_ring_produce(ring, pages, good);
 		count_ring(pool, &ring->ring, in);
 	}
 	if (unlikely(in < n || synced)) {
@@ -547,6 +596,33 @@ static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **page
 static PP_NOINLINE void recycle_one_in_ring(struct page_pool *pool, struct pp_page *page)
 {
 	recycle_in_ring(pool, &page, 1, NULL);
+}
+
+static PP_NOINLINE void recycle_one_in_lane(struct page_pool *pool, struct pp_page *page)
+{
+	struct pp_lane *lane = pp_lane_mine(pool);
+
+	if (likely(lane))
+		pp_lane_put(pool, lane, &page, 1);
+	else
+		recycle_in_ring(pool, &page, 1, NULL);
+}
+
+/* Anyone: n pages go to the consumer as the design has it, or leave the pool. */
+static PP_NOINLINE void recycle_elsewhere(struct page_pool *pool, struct pp_page **pages, size_t n,
+					  const struct synced *synced)
+{
+	struct pp_lane *lane;
+
+	if (likely(!pool->lanes_on) || !(lane = pp_lane_mine(pool))) {
+		recycle_in_ring(pool, pages, n, synced);
+		return;
+	}
+	if (synced) {
+		pp_add_single_writer(&lane->syncs, synced->pages);
+		pp_add_single_writer(&lane->sync_bytes, synced->bytes);
+	}
+	pp_lane_put(pool, lane, pages, n);
 }
 
 static void put_held(struct page_pool *pool, struct pp_page *page, bool here)
@@ -567,7 +643,10 @@ static inline void recycle(struct page_pool *pool, struct pp_page *page, bool he
 {
 	if (here && recycle_in_cache(pool, page))
 		return;
-	recycle_one_in_ring(pool, page);
+	if (unlikely(pool->lanes_on))
+		recycle_one_in_lane(pool, page);
+	else
+		recycle_one_in_ring(pool, page);
 }
 
 /*
@@ -577,7 +656,7 @@ static inline void recycle(struct page_pool *pool, struct pp_page *page, bool he
 static bool put_again(struct page_pool *pool, struct pp_page *page, bool here)
 {
 	if (unlikely(!pp_is_held(pool, page))) {
-		refuse(pool, page);
+		pp_pool_refuse(pool, page);
 		return false;
 	}
 	if (!pp_page_drop_users(page, 1))
@@ -604,9 +683,9 @@ static inline bool put_special(struct page_pool *pool, struct pp_page *page, con
 			return false;
 		}
 	} else if (unlikely(pp_load_relaxed(&page->owner) != pool->owner ||
-			    pp_load_relaxed(pp_held(pool, page)) != PP_HELD)) {
+			    !pp_is_users(pool, page))) {
 		/* relaxed: see page_pool_get_pp(). */
-		refuse(pool, page);
+		pp_pool_refuse(pool, page);
 		return false;
 	}
 	if (!pp_page_can_recycle(page)) {
@@ -621,7 +700,7 @@ static inline bool put_special(struct page_pool *pool, struct pp_page *page, con
 			/* relaxed: a counter. */
 			pp_fetch_add_relaxed(&pool->refused, 1);
 		} else {
-			refuse(pool, page);
+			pp_pool_refuse(pool, page);
 		}
 		return false;
 	}
@@ -651,7 +730,7 @@ static PP_NOINLINE void put_one_special(struct page_pool *pool, struct pp_page *
 		sync_for_ring(pool, page, size, &synced);
 		pp_check_close(pool, page);
 	}
-	recycle_in_ring(pool, &page, 1, synced.pages ? &synced : NULL);
+	recycle_elsewhere(pool, &page, 1, synced.pages ? &synced : NULL);
 }
 
 /* Anything but a whole page of a plain pool that nobody else holds. */
@@ -725,7 +804,7 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 			if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool ||
 				     !pp_page_can_recycle(page) || !pp_take_back(pool, page)))
 				break;
-			pool->pages[cached + i] = page;
+			pp_cache_push(pool, cached + i, page);
 		}
 		pp_store_release(&cache->pushed, pushed + i);
 	}
@@ -747,14 +826,14 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 		if (!here || !recycle_in_cache(pool, page)) {
 			bulk[len++] = page;
 			if (len == BULK) {
-				recycle_in_ring(pool, bulk, len, synced.pages ? &synced : NULL);
+				recycle_elsewhere(pool, bulk, len, synced.pages ? &synced : NULL);
 				synced = (struct synced){0};
 				len = 0;
 			}
 		}
 	}
 	if (len || synced.pages)
-		recycle_in_ring(pool, bulk, len, synced.pages ? &synced : NULL);
+		recycle_elsewhere(pool, bulk, len, synced.pages ? &synced : NULL);
 	return foreign;
 }
 
@@ -884,8 +963,6 @@ static int check(const struct page_pool_params *p)
 			       p->order, PP_MAX_PAGE_ORDER, PP_PAGE_SIZE << PP_MAX_PAGE_ORDER);
 	if (!pp_design_name(p->design))
 		return pp_fail(-EINVAL, "unknown design 0x%x", p->design);
-	if (p->design != PP_DESIGN_RING)
-		return pp_fail(-EOPNOTSUPP, "design %s is not here yet", pp_design_name(p->design));
 	return pp_check_nid(p->nid);
 }
 
@@ -919,8 +996,13 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	if (pool->ring.size > PP_MAX_POOL_SIZE)
 		pool->ring.size = PP_MAX_POOL_SIZE;
 	pool->ring.batch = pp_ring_batch(pool->ring.size);
-	pool->ring.queue = pp_sys_calloc(pool->ring.size, sizeof(pool->ring.queue[0]));
-	if (!pool->ring.queue) {
+	pool->design = params->design;
+	pool->lanes_on = pool->design == PP_DESIGN_OURS;
+	pool->list_cache = pool->design & PP_LIST_CACHE;
+	pp_spinlock_init(&pool->lanes.lock);
+	if (!(pool->design & PP_LIST_RING))
+		pool->ring.queue = pp_sys_calloc(pool->ring.size, sizeof(pool->ring.queue[0]));
+	if (!(pool->design & PP_LIST_RING) && !pool->ring.queue) {
 		err = pp_fail(-ENOMEM, "no memory for a ring of %u slots", pool->ring.size);
 		goto free_pool;
 	}
@@ -935,9 +1017,9 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 			goto free_queue;
 		pool->own_provider = true;
 	}
-	pool->held_base = (uintptr_t)pool->provider->held - ((uintptr_t)pool->provider->pages >> 6);
+	pool->held_base = (uintptr_t)pool->provider->held - ((uintptr_t)pool->provider->pages >> 5);
+	pool->all = pool->provider->pages;
 	pool->flags = flags;
-	pool->design = params->design;
 	pool->checked = flags & PP_FLAG_CHECKED;
 	pool->checked_full = flags & PP_FLAG_CHECKED_FULL;
 	err = pp_dma_init(pool, params);
@@ -947,6 +1029,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	if (pool->poison_offset > (PP_PAGE_SIZE << pool->order) - PP_POISON_QUICK)
 		pool->poison_offset = (uint32_t)(PP_PAGE_SIZE << pool->order) - PP_POISON_QUICK;
 	pool->formalities = pool->dma.device || pool->checked;
+	pool->detour = pool->checked || pool->list_cache;
 	if (pool->dma.sync || pool->checked)
 		pool->owner |= PP_OWNER_SPECIAL;
 	if (pool->dma.tracked || pool->checked) {

@@ -53,12 +53,14 @@ static size_t page_bytes(uint32_t nr)
 	return chunks(nr) * PP_CHUNK_PAGES * sizeof(struct pp_page);
 }
 
-/* Whole pages of the system's, whatever their size. */
-#define HELD_UNIT ((size_t)65536)
+/* Words of whole pages of the system's, whatever their size. */
+#define HELD_UNIT ((size_t)65536 / sizeof(uint16_t))
 
 static size_t held_bytes(uint32_t nr)
 {
-	return (chunks(nr) * PP_CHUNK_PAGES + HELD_UNIT - 1) & ~(HELD_UNIT - 1);
+	size_t words = (chunks(nr) * PP_CHUNK_PAGES + HELD_UNIT - 1) & ~(HELD_UNIT - 1);
+
+	return words * sizeof(uint16_t);
 }
 
 int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr)
@@ -66,7 +68,7 @@ int pp_provider_reserve_pages(struct pp_provider *provider, uint32_t nr)
 	/* A chunk's metadata is aligned to its size. */
 	struct pp_page *pages =
 		pp_sys_reserve(page_bytes(nr), PP_CHUNK_PAGES * sizeof(struct pp_page));
-	uint8_t *held = pages ? pp_sys_reserve(held_bytes(nr), HELD_UNIT) : NULL;
+	uint16_t *held = pages ? pp_sys_reserve(held_bytes(nr), HELD_UNIT * sizeof(*held)) : NULL;
 
 	if (!held) {
 		if (pages)
@@ -86,7 +88,9 @@ int pp_provider_commit_pages(struct pp_provider *provider, uint32_t first)
 				PP_HUGE_NONE);
 
 	/* Those of several chunks at once, and again with each of them. */
-	return err ? err : pp_sys_commit(provider->held + held, HELD_UNIT, PP_HUGE_NONE);
+	return err ? err
+		   : pp_sys_commit(provider->held + held, HELD_UNIT * sizeof(uint16_t),
+				   PP_HUGE_NONE);
 }
 
 int pp_provider_reserve_records(struct pp_provider *provider)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "internal.h"
+#include "lanes.h"
 
 /*
  * A consumer that was preempted in the middle of a change comes back when it is scheduled: yield to
@@ -62,7 +62,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
 }
 
 /* Pages that somebody else held when they were put, outside of the consumer's context. */
-static uint64_t released_elsewhere(const struct page_pool *pool)
+static uint64_t released_elsewhere(const struct page_pool *pool, const struct pp_lanes_sum *lanes)
 {
 	uint64_t pending, gone;
 
@@ -78,13 +78,14 @@ static uint64_t released_elsewhere(const struct page_pool *pool)
 		return -pending % PP_PENDING_REF;
 	/* relaxed: settled since destroy, but for released_dying. */
 	gone = pp_load_relaxed(&pool->held) - pp_load_relaxed(&pool->released_here) -
-	       pp_load_relaxed(&pool->ring.released) - pending % PP_PENDING_REF;
-	return minus(gone, pp_load_relaxed(&pool->ring.released_dying));
+	       pp_load_relaxed(&pool->ring.released) - lanes->released - pending % PP_PENDING_REF;
+	return minus(gone, pp_load_relaxed(&pool->ring.released_dying) + lanes->released_dying);
 }
 
 int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *ret)
 {
 	struct page_pool_stats stats = {0};
+	struct pp_lanes_sum lanes;
 	struct raw raw = {0};
 	int err = pp_check_size("struct page_pool_stats", ret, ret->size,
 				offsetof(struct page_pool_stats, alloc_fast), ret->size);
@@ -94,6 +95,7 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 	if (!pool->has_stats)
 		return pp_fail(-EOPNOTSUPP, "pool %u was made without statistics", pool->id);
 	load(pool, &raw);
+	lanes = pp_lanes_sum(pool);
 	stats.alloc_fast =
 		minus(raw.popped + raw.s.reused, raw.s.refill + raw.s.slow + raw.s.drained);
 	stats.alloc_slow = raw.s.slow;
@@ -104,9 +106,9 @@ int page_pool_get_stats(const struct page_pool *pool, struct page_pool_stats *re
 	stats.recycle_cached = minus(raw.pushed + raw.s.reused, raw.s.filled);
 	stats.recycle_cache_full = raw.s.cache_full;
 	/* relaxed: independent counters, each by itself. */
-	stats.recycle_ring = pp_load_relaxed(&pool->ring.ring);
-	stats.recycle_ring_full = pp_load_relaxed(&pool->ring.ring_full);
-	stats.recycle_released_refcnt = raw.s.released_refcnt + released_elsewhere(pool);
+	stats.recycle_ring = pp_load_relaxed(&pool->ring.ring) + lanes.ring;
+	stats.recycle_ring_full = pp_load_relaxed(&pool->ring.ring_full) + lanes.ring_full;
+	stats.recycle_released_refcnt = raw.s.released_refcnt + released_elsewhere(pool, &lanes);
 
 	stats.size = ret->size;
 	if (ret->size > sizeof(stats))
@@ -122,7 +124,7 @@ int32_t page_pool_inflight(const struct page_pool *pool)
 	 * after it was counted in. relaxed: ordered by the three before it. */
 	uint64_t pending = pp_load_acquire(&pool->pending);
 	uint64_t here = pp_load_acquire(&pool->released_here);
-	uint64_t full = pp_load_acquire(&pool->ring.released);
+	uint64_t full = pp_load_acquire(&pool->ring.released) + pp_lanes_sum(pool).released;
 	uint64_t held = pp_load_relaxed(&pool->held);
 
 	/* Destroyed, and kept by page_pool_ref(): pending is what is still out. */

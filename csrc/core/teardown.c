@@ -11,7 +11,8 @@
  */
 #include <stdlib.h>
 
-#include "internal.h"
+#include "lanes.h"
+#include "list.h"
 #include "ring.h"
 
 static pthread_mutex_t janitor_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -151,6 +152,7 @@ void pp_pool_free(struct page_pool *pool)
 		free(ref);
 	}
 	pp_dma_fini(pool);
+	pp_lanes_fini(pool);
 	free(pool->chunks);
 	free(pool->ring.queue);
 	if (pool->checked) {
@@ -203,10 +205,17 @@ void page_pool_destroy(struct page_pool *pool)
 	pp_spin_lock(&ring->lock);
 	ring->dying = true;
 	pp_spin_unlock(&ring->lock);
-	while ((page = pp_ring_peek(ring, ring->consumer_head))) {
-		ring->consumer_head = pp_ring_discard(ring, ring->consumer_head);
-		pp_pool_release(pool, page, true);
+	if (pool->design & PP_LIST_RING) {
+		/* Nobody else touches it any more. */
+		while ((page = pp_list_pop(pool)))
+			pp_pool_release(pool, page, true);
+	} else {
+		while ((page = pp_ring_peek(ring, ring->consumer_head))) {
+			ring->consumer_head = pp_ring_discard(ring, ring->consumer_head);
+			pp_pool_release(pool, page, true);
+		}
 	}
+	pp_lanes_close(pool);
 
 	/* All that is out will come back unmapped, or was claimed by who brings it back just now.
 	 */
@@ -218,5 +227,6 @@ void page_pool_destroy(struct page_pool *pool)
 		janitor_add(pool);
 	/* relaxed: for who is in the consumer's context, which is this one. */
 	pp_store_relaxed(&pool->settled, true);
-	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here - ring->released));
+	pp_pool_unpend(pool, PP_PENDING_LIVE - (pool->held - pool->released_here - ring->released -
+						pp_lanes_sum(pool).released));
 }

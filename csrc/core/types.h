@@ -12,9 +12,12 @@
  *   cached pages            = pushed - popped, from 0 to capacity
  *   alloc_fast              = popped - refill - slow - drained + reused
  *   recycle_cached          = pushed - filled + reused
- *   in flight               = held - released_here - ring.released - released elsewhere (pending)
- *   cached pages + pages in the ring <= in flight
- *   every page in cache or ring: ref == PP_REF_ONE, owner == the pool's, not held
+ *   in flight               = held - released_here - released by producers for lack of room
+ *                             (ring.released, lane.released) - released elsewhere (pending)
+ *   cached pages + pages in ring, list and lanes <= in flight
+ *   every page in cache, ring or list: ref == PP_REF_ONE, owner == the pool's, not held
+ *   every page in a lane: likewise, but held with the word that its entry has; with another one it
+ *                         was put twice
  *   every page that the pool has handed out: owner == the pool's, held
  */
 #ifndef PP_CORE_TYPES_H
@@ -70,9 +73,14 @@ struct pp_page {
 	int16_t nid;   /* NUMA node; written while the provider owns the page */
 	uint8_t order; /* of the block that starts here; likewise, atomic */
 	uint8_t state; /* enum pp_page_state; owner of the moment, atomic */
-	/* While it is PP_MAPPED_BUSY: which thread is at it, PP_CLAIM_UNMAPS added if it unmaps;
-	 * see dma.c. Claimant, atomic. */
-	uint32_t claimant;
+	union {
+		/* While it is PP_MAPPED_BUSY: which thread is at it, PP_CLAIM_UNMAPS added if it
+		 * unmaps; see dma.c. Claimant, atomic. */
+		uint32_t claimant;
+		/* In a list or a cache that is one: the page behind it, index + 1, 0: none. Whoever
+		 * has the list. */
+		uint32_t link;
+	};
 } PP_ALIGNED(PP_CACHELINE);
 
 _Static_assert(sizeof(struct pp_page) == PP_CACHELINE, "a page's metadata is one cache line");
@@ -120,11 +128,16 @@ struct pp_record {
 
 _Static_assert(sizeof(struct pp_record) == sizeof(struct pp_page), "records and pages in step");
 
-enum pp_held {
-	PP_NOT_HELD = 0, /* no pool has it, or its cache or ring */
-	PP_HELD,         /* its user has it, and may put it */
-	PP_HELD_GOING,   /* he has, and it is on its way; mapped and checked pools only */
-};
+/*
+ * pp_provider.held[]: 0: no pool has the page, or its cache or ring. Else its user has it and may
+ * put it (PP_HELD), or has and it is on its way (PP_HELD_GOING; mapped and checked pools only);
+ * above these two bits a stamp of this allocation, so that a lane's entry of an earlier one is
+ * recognised.
+ */
+#define PP_NOT_HELD 0u
+#define PP_HELD 1u
+#define PP_HELD_GOING 2u
+#define PP_HELD_STAMP_SHIFT 2
 
 struct pp_provider {
 	const struct pp_provider_ops *ops; /* constant */
@@ -134,11 +147,11 @@ struct pp_provider {
 	struct pp_page *pages;
 	uint32_t nr;
 	/*
-	 * One byte a page, as many as pages: its user has it, and may put it (see pp_held()).
-	 * Beside the metadata, not in it: it is written at each allocation and each put, and 64
-	 * pages that travel together then share one line instead of moving 64 between two CPUs.
+	 * One word a page, as many as pages: its user has it, and may put it (see pp_held()).
+	 * Beside the metadata, not in it: it is written at each allocation and each put, and 32
+	 * pages that travel together then share one line instead of moving 32 between two CPUs.
 	 */
-	uint8_t *held;
+	uint16_t *held;
 	/* As many records as pages, once a checked pool uses it; written under a lock of check.c,
 	 * read by who has a checked pool. */
 	struct pp_record *records;
@@ -213,6 +226,9 @@ struct pp_ring {
 	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
 	uint64_t syncs;          /* pages synced for the device by producers, and bytes; likewise */
 	uint64_t sync_bytes;
+	/* The list design has a list instead of the queue: index + 1, under the lock. */
+	uint32_t first PP_ALIGNED(PP_CACHELINE), last;
+	uint32_t listed; /* pages in it; read by the consumer, atomic */
 	/* constant */
 	struct pp_page **queue PP_ALIGNED(PP_CACHELINE);
 	uint32_t size;
@@ -220,6 +236,49 @@ struct pp_ring {
 	/* consumer */
 	uint32_t consumer_head PP_ALIGNED(PP_CACHELINE); /* next slot to empty */
 	uint32_t consumer_tail;                          /* first slot emptied and not cleared */
+};
+
+/* ---- lanes ------------------------------------------------------------------------------------
+ */
+
+/*
+ * A lane: one thread's way to return pages to one pool. A circle of entries, each with the number
+ * of a page, its held word and its node: so the consumer takes a page back without a look at its
+ * metadata, which is in the cache of whoever put it. See lanes.h.
+ */
+struct pp_lane {
+	/* its thread; read by anyone, atomic */
+	uint64_t tail PP_ALIGNED(PP_CACHELINE); /* entries ever put in */
+	uint64_t head_seen;                     /* head, when it was last looked at */
+	uint64_t *entries;                      /* constant */
+	uint64_t mask;                          /* their number - 1; constant */
+	uint32_t pool;                          /* id; constant */
+	bool dying;         /* the pool was destroyed; consumer writes it once, atomic */
+	uint64_t ring_full; /* calls that found no room */
+	uint64_t syncs;     /* pages synced for the device, and bytes */
+	uint64_t sync_bytes;
+	/* its thread, once for PP_LANE_BATCH entries */
+	uint64_t published PP_ALIGNED(PP_CACHELINE);
+	/* consumer; read by anyone, atomic */
+	uint64_t head PP_ALIGNED(PP_CACHELINE); /* entries ever taken out */
+	uint64_t seen;                          /* published, when it was last looked at */
+	uint64_t refused;                       /* entries of pages that were put twice */
+	/* under the lock, which is for when it is full, and for the end */
+	struct pp_spinlock lock PP_ALIGNED(PP_CACHELINE);
+	uint64_t released;       /* pages that did not fit; read by anyone, atomic */
+	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
+	/* */
+	struct pp_lane *next;      /* of the pool's lanes; atomic */
+	struct pp_lane *next_mine; /* of the thread's */
+	uint32_t taken;            /* a thread has it; atomic */
+	uint32_t refs;             /* pool and thread; atomic */
+};
+
+struct pp_lanes {
+	struct pp_spinlock lock; /* for who makes one, and for destroy */
+	bool closed;
+	struct pp_lane *first; /* in the order in which they were made; atomic */
+	struct pp_lane *last;
 };
 
 /* ---- DMA --------------------------------------------------------------------------------------
@@ -302,8 +361,14 @@ struct page_pool {
 	uintptr_t held_base;  /* see pp_held(); constant */
 	uintptr_t owner;      /* in its pages: the pool, with PP_OWNER_SPECIAL if it is; constant */
 	uintptr_t to_record;  /* checked: from a page's metadata to its record; constant */
-	bool checked;         /* constant */
-	bool formalities;     /* mapped or checked: pages do not just come and go; constant */
+	struct pp_page *all;  /* the provider's metadata; constant */
+	uint32_t id;          /* constant */
+	uint32_t cache_top;   /* the cache is a list: index + 1 */
+	bool checked;         /* constant, as the following */
+	bool formalities;     /* mapped or checked: pages do not just come and go */
+	bool lanes_on;        /* PP_DESIGN_OURS */
+	bool list_cache;      /* PP_LIST_CACHE */
+	bool detour;          /* checked, or the cache is a list: not the common allocation */
 	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
 
 	/* consumer, refill and slow path; read by anyone, atomic */
@@ -318,17 +383,19 @@ struct page_pool {
 	size_t frag_offset;        /* where the next piece starts */
 	uint32_t frag_users;       /* pieces handed out */
 
+	struct pp_lane *lane_cursor; /* where the next refill begins; NULL: the ring */
+
 	/* anyone */
 	uint64_t pending PP_ALIGNED(PP_CACHELINE);
 	uint64_t refused; /* puts that did nothing */
 	uint64_t inside;  /* checked: the thread in a consumer's call, 0: none; atomic */
 
 	struct pp_ring ring;
+	struct pp_lanes lanes;
 	struct pp_dma dma;
 
 	/* constant */
 	struct pp_provider *provider PP_ALIGNED(PP_CACHELINE);
-	uint32_t id;
 	unsigned flags;  /* PP_FLAG_* */
 	unsigned design; /* PP_DESIGN_* */
 	uint8_t order;

@@ -3,8 +3,116 @@
  * The invariants of types.h, checked: consumer only, with no producer at work for the full tier.
  * And those of iommu.h: anyone.
  */
+#include "cache.h"
 #include "iommu.h"
-#include "page.h"
+#include "lanes.h"
+
+/* A page that is the pool's own, in one of its parts. */
+static void check_idle(const struct page_pool *pool, const struct pp_page *page, uint64_t ref,
+		       const char **why)
+{
+	if (page->owner != pool->owner)
+		*why = "a page in cache or ring is not this pool's";
+	else if (ref != PP_REF_ONE)
+		*why = "a page in cache or ring is held by somebody, or in pieces";
+	else if (page->state != PP_PAGE_OUT)
+		*why = "a page in cache or ring is free in its provider";
+}
+
+static void check_cached(const struct page_pool *pool, const struct pp_page *page, const char **why)
+{
+	/* It may be from the reserves until it is used. */
+	check_idle(pool, page, page->ref & ~PP_REF_PFMEMALLOC, why);
+	if (pp_is_held(pool, page))
+		*why = "a cached page is held by its user";
+}
+
+static void check_cache(const struct page_pool *pool, uint64_t cached, const char **why)
+{
+	uint32_t link = pool->cache_top;
+
+	for (uint64_t i = 0; i < cached && !pool->list_cache; i++) {
+		check_cached(pool, pool->pages[i], why);
+		for (uint64_t k = 0; k < i; k++)
+			if (pool->pages[k] == pool->pages[i])
+				*why = "a page is twice in the cache";
+	}
+	if (!pool->list_cache)
+		return;
+	for (uint64_t i = 0; i < cached; i++) {
+		if (!link) {
+			*why = "the cache's list is too short";
+			return;
+		}
+		check_cached(pool, pp_linked(pool, link), why);
+		link = pp_linked(pool, link)->link;
+	}
+	if (link)
+		*why = "the cache's list is too long";
+}
+
+static uint64_t check_ring(const struct page_pool *pool, const char **why)
+{
+	const struct pp_ring *ring = &pool->ring;
+	uint32_t link = ring->first, last = 0;
+	uint64_t inside = 0;
+
+	for (uint32_t i = 0; ring->queue && i < ring->size; i++) {
+		const struct pp_page *page = ring->queue[i];
+
+		/* Consumed and not cleared: somebody else's by now. */
+		if (!page || (i >= ring->consumer_tail && i < ring->consumer_head))
+			continue;
+		inside++;
+		check_idle(pool, page, page->ref, why);
+		if (pp_is_held(pool, page))
+			*why = "a page in the ring is held by its user";
+	}
+	for (; link && inside <= ring->size; last = link, link = pp_linked(pool, link)->link) {
+		inside++;
+		check_idle(pool, pp_linked(pool, link), pp_linked(pool, link)->ref, why);
+		if (pp_is_held(pool, pp_linked(pool, link)))
+			*why = "a page in the list is held by its user";
+	}
+	if (!ring->queue && (last != ring->last || inside != ring->listed || inside > ring->size))
+		*why = "the list has the wrong end or length";
+	return inside;
+}
+
+static uint64_t check_lanes(const struct page_pool *pool, const char **why)
+{
+	const struct pp_lane *lane;
+	bool cursor = !pool->lane_cursor;
+	uint64_t inside = 0;
+
+	for (lane = pool->lanes.first; lane; lane = lane->next) {
+		uint64_t n = lane->tail - lane->head;
+
+		cursor = cursor || lane == pool->lane_cursor;
+		if (n > lane->mask + 1)
+			*why = "more entries in a lane than it has places";
+		if (lane->published > lane->tail || lane->seen > lane->tail ||
+		    lane->tail - lane->published > lane->mask)
+			*why = "a lane has published what was not put";
+		if (!lane->next && lane != pool->lanes.last)
+			*why = "the last lane is not";
+		for (uint64_t i = lane->head; i != lane->tail && n <= lane->mask + 1; i++) {
+			uint64_t entry = lane->entries[i & lane->mask];
+			const struct pp_page *page = &pool->all[(uint32_t)entry];
+
+			/* Else it was put twice, and will be refused. */
+			if (*pp_held(pool, page) != (uint16_t)(entry >> 32))
+				continue;
+			inside++;
+			check_idle(pool, page, page->ref, why);
+			if (page->nid != (int16_t)(entry >> 48))
+				*why = "an entry of a lane has the wrong node";
+		}
+	}
+	if (!cursor)
+		*why = "the next refill begins at a lane of another pool";
+	return inside;
+}
 
 bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why)
 {
@@ -35,37 +143,8 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 	if (*why || tier == PP_TIER_QUICK)
 		return !*why;
 
-	for (uint64_t i = 0; i < cached; i++) {
-		const struct pp_page *page = pool->pages[i];
-
-		if (page->owner != pool->owner)
-			*why = "a cached page is not this pool's";
-		else if ((page->ref & ~PP_REF_PFMEMALLOC) != PP_REF_ONE) /* may be, until used */
-			*why = "a cached page is held by somebody, or in pieces";
-		else if (page->state != PP_PAGE_OUT)
-			*why = "a cached page is free in its provider";
-		else if (pp_is_held(pool, page))
-			*why = "a cached page is held by its user";
-		for (uint64_t k = 0; k < i; k++)
-			if (pool->pages[k] == page)
-				*why = "a page is twice in the cache";
-	}
-	for (uint32_t i = 0; i < ring->size; i++) {
-		const struct pp_page *page = ring->queue[i];
-
-		/* Consumed and not cleared: somebody else's by now. */
-		if (!page || (i >= ring->consumer_tail && i < ring->consumer_head))
-			continue;
-		in_ring++;
-		if (page->owner != pool->owner)
-			*why = "a page in the ring is not this pool's";
-		else if (page->ref != PP_REF_ONE)
-			*why = "a page in the ring is held by somebody";
-		else if (page->state != PP_PAGE_OUT)
-			*why = "a page in the ring is free in its provider";
-		else if (pp_is_held(pool, page))
-			*why = "a page in the ring is held by its user";
-	}
+	check_cache(pool, cached, why);
+	in_ring = check_ring(pool, why) + check_lanes(pool, why);
 	if ((int64_t)(cached + in_ring) > (int64_t)page_pool_inflight(pool))
 		*why = "more pages in cache and ring than in flight";
 	return !*why;
