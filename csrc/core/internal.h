@@ -101,6 +101,8 @@ void pp_pool_release(struct page_pool *pool, struct pp_page *page, bool here);
 void pp_pool_leave_formally(struct page_pool *pool, struct pp_page *page, bool here);
 /* A put that does nothing. */
 PP_COLD void pp_pool_refuse(struct page_pool *pool, const struct pp_page *page);
+/* Anyone: n pages that nobody else has any part in, through the locked ring. */
+void pp_pool_recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n);
 /* Consumer: up to n pages of the ring into pages[]; how many. *wrong: one of another node, which
  * ends it; it comes on top. */
 size_t pp_pool_consume_ring(struct page_pool *pool, size_t n, struct pp_page **pages,
@@ -158,6 +160,8 @@ enum pp_tier {
 	PP_TIER_FULL
 };
 bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const char **why);
+/* Entries of lanes that will be refused when they are taken out. No producer is at work. */
+uint64_t pp_lanes_twice(const struct page_pool *pool);
 bool pp_arena_is_valid(struct pp_provider *provider, const char **why);
 /* Of a device behind an IOMMU: its page table. */
 bool pp_iommu_is_valid(struct pp_device *device, const char **why);

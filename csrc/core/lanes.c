@@ -84,14 +84,15 @@ static struct pp_lane *create(struct page_pool *pool)
 
 	if (!lane)
 		return NULL;
-	while (size < pool->ring.size || size < PP_LANE_BATCH)
+	while (size < pool->ring.size)
 		size *= 2;
 	lane->entries = pp_sys_aligned_zalloc(PP_CACHELINE, size * sizeof(lane->entries[0]));
 	if (!lane->entries) {
 		free(lane);
 		return NULL;
 	}
-	lane->mask = size - 1;
+	lane->size = pool->ring.size;
+	lane->mask = (uint32_t)size - 1;
 	lane->pool = pool->id;
 	lane->taken = 1;
 	lane->refs = 2;
@@ -203,6 +204,12 @@ static void leave_for_good(struct page_pool *pool, struct pp_lane *lane, struct 
 void pp_lane_overflow(struct page_pool *pool, struct pp_lane *lane, struct pp_page **pages,
 		      size_t n)
 {
+	/* relaxed: if it is set this very moment, either road is right. */
+	if (pp_load_relaxed(&lane->dying)) {
+		/* They count as ring, full or not. */
+		pp_pool_recycle_in_ring(pool, pages, n);
+		return;
+	}
 	if (pool->has_stats)
 		pp_add_single_writer(&lane->ring_full, 1); /* once a call, as the kernel */
 	for (size_t i = 0; i < n; i++) {

@@ -92,7 +92,7 @@ static inline void pp_lane_advance(struct pp_lane *lane, uint64_t before, uint64
 static inline void pp_lane_put(struct page_pool *pool, struct pp_lane *lane, struct pp_page **pages,
 			       size_t n)
 {
-	uint64_t before = lane->tail, tail = before, mask = lane->mask;
+	uint64_t before = lane->tail, tail = before, size = lane->size, mask = lane->mask;
 	size_t i;
 
 	for (i = 0; i < n; i++) {
@@ -104,10 +104,10 @@ static inline void pp_lane_put(struct page_pool *pool, struct pp_lane *lane, str
 			pp_pool_refuse(pool, page);
 			continue;
 		}
-		if (unlikely(tail - lane->head_seen > mask)) {
+		if (unlikely(tail - lane->head_seen >= size)) {
 			/* acquire: the consumer has read the entry before it is overwritten. */
 			lane->head_seen = pp_load_acquire(&lane->head);
-			if (tail - lane->head_seen > mask)
+			if (tail - lane->head_seen >= size)
 				break;
 		}
 		/* relaxed: published by tail. */

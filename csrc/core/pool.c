@@ -598,6 +598,11 @@ static PP_NOINLINE void recycle_one_in_ring(struct page_pool *pool, struct pp_pa
 	recycle_in_ring(pool, &page, 1, NULL);
 }
 
+void pp_pool_recycle_in_ring(struct page_pool *pool, struct pp_page **pages, size_t n)
+{
+	recycle_in_ring(pool, pages, n, NULL);
+}
+
 static PP_NOINLINE void recycle_one_in_lane(struct page_pool *pool, struct pp_page *page)
 {
 	struct pp_lane *lane = pp_lane_mine(pool);

@@ -251,7 +251,8 @@ struct pp_lane {
 	uint64_t tail PP_ALIGNED(PP_CACHELINE); /* entries ever put in */
 	uint64_t head_seen;                     /* head, when it was last looked at */
 	uint64_t *entries;                      /* constant */
-	uint64_t mask;                          /* their number - 1; constant */
+	uint32_t size;                          /* how many may be in it; constant */
+	uint32_t mask;                          /* places for entries, less 1; constant */
 	uint32_t pool;                          /* id; constant */
 	bool dying;         /* the pool was destroyed; consumer writes it once, atomic */
 	uint64_t ring_full; /* calls that found no room */

@@ -79,6 +79,35 @@ static uint64_t check_ring(const struct page_pool *pool, const char **why)
 	return inside;
 }
 
+/*
+ * Those that are in a lane once too often: they will be refused when they are taken out. So many
+ * entries are of a page that was taken back by another road, or is in a lane already.
+ */
+uint64_t pp_lanes_twice(const struct page_pool *pool)
+{
+	const struct pp_lane *lane, *other;
+	uint64_t n = 0;
+
+	for (lane = pool->lanes.first; lane; lane = lane->next) {
+		for (uint64_t i = lane->head; i != lane->tail; i++) {
+			uint64_t entry = lane->entries[i & lane->mask];
+			bool twice = *pp_held(pool, &pool->all[(uint32_t)entry]) !=
+				     (uint16_t)(entry >> 32);
+
+			for (other = pool->lanes.first; other && !twice; other = other->next) {
+				uint64_t end = other == lane ? i : other->tail;
+
+				for (uint64_t k = other->head; k != end && !twice; k++)
+					twice = other->entries[k & other->mask] == entry;
+				if (other == lane)
+					break;
+			}
+			n += twice;
+		}
+	}
+	return n;
+}
+
 static uint64_t check_lanes(const struct page_pool *pool, const char **why)
 {
 	const struct pp_lane *lane;
@@ -89,21 +118,21 @@ static uint64_t check_lanes(const struct page_pool *pool, const char **why)
 		uint64_t n = lane->tail - lane->head;
 
 		cursor = cursor || lane == pool->lane_cursor;
-		if (n > lane->mask + 1)
+		if (n > lane->size)
 			*why = "more entries in a lane than it has places";
 		if (lane->published > lane->tail || lane->seen > lane->tail ||
-		    lane->tail - lane->published > lane->mask)
+		    lane->tail - lane->published >= PP_LANE_BATCH)
 			*why = "a lane has published what was not put";
 		if (!lane->next && lane != pool->lanes.last)
 			*why = "the last lane is not";
-		for (uint64_t i = lane->head; i != lane->tail && n <= lane->mask + 1; i++) {
+		for (uint64_t i = lane->head; i != lane->tail && n <= lane->size; i++) {
 			uint64_t entry = lane->entries[i & lane->mask];
 			const struct pp_page *page = &pool->all[(uint32_t)entry];
 
+			inside++;
 			/* Else it was put twice, and will be refused. */
 			if (*pp_held(pool, page) != (uint16_t)(entry >> 32))
 				continue;
-			inside++;
 			check_idle(pool, page, page->ref, why);
 			if (page->nid != (int16_t)(entry >> 48))
 				*why = "an entry of a lane has the wrong node";
@@ -145,6 +174,8 @@ bool page_pool_is_valid(const struct page_pool *pool, enum pp_tier tier, const c
 
 	check_cache(pool, cached, why);
 	in_ring = check_ring(pool, why) + check_lanes(pool, why);
+	if ((int64_t)(cached + in_ring) > (int64_t)page_pool_inflight(pool))
+		in_ring -= pp_lanes_twice(pool);
 	if ((int64_t)(cached + in_ring) > (int64_t)page_pool_inflight(pool))
 		*why = "more pages in cache and ring than in flight";
 	return !*why;

@@ -24,6 +24,25 @@
 #endif
 #endif
 
+/* PP_TEST_DESIGN: of every pool that does not ask for one. */
+static inline unsigned test_design(void)
+{
+	const char *name = getenv("PP_TEST_DESIGN");
+	unsigned design = PP_DESIGN_RING;
+
+	if (name && pp_design_parse(name, &design)) {
+		fprintf(stderr, "%s\n", page_pool_last_error());
+		exit(2);
+	}
+	return design;
+}
+#undef PAGE_POOL_PARAMS_INIT
+#define PAGE_POOL_PARAMS_INIT                                                     \
+	{                                                                         \
+		.size = sizeof(struct page_pool_params), .design = test_design(), \
+		.nid = PP_NUMA_NO_NODE                                            \
+	}
+
 struct test {
 	const char *name;
 	void (*fn)(void);

@@ -27,6 +27,7 @@ TEST(several_pools_in_order)
 		CHECK_POOL(pool[k]);
 		CHECK_EQ(stats_of(pool[k]).recycle_ring, 40);
 		CHECK_EQ(page_pool_inflight(pool[k]), 40);
+		page_pool_flush(pool[k]);
 		for (int i = 39; i >= 0; i--)
 			CHECK_PTR(page_pool_alloc_pages(pool[k]), p[k][i]);
 		page_pool_put_page_bulk(p[k], 40);

@@ -369,8 +369,8 @@ TEST(writes_come_before_the_next_use)
 		while (i % 2 && pp_page_users(r.page) != 1)
 			sched_yield();
 		page_pool_put_full_page(pool, r.page, false);
-		/* relaxed: it tells without order, too. */
-		while (pp_load_relaxed(&pool->ring.ring) != (uint64_t)i + 1)
+		/* It tells without order, too. */
+		while (stats_of(pool).recycle_ring != (uint64_t)i + 1)
 			sched_yield();
 		again = page_pool_alloc_pages(pool);
 		CHECK_PTR(again, r.page);

@@ -88,6 +88,7 @@ TEST(cache_holds_128_then_the_ring)
 	CHECK_EQ(page_pool_inflight(pool), 168);
 	CHECK_EQ(pages_out(arena), 168);
 	CHECK_POOL(pool);
+	page_pool_flush(pool);
 	for (int i = 127; i >= 0; i--)
 		CHECK_PTR(page_pool_alloc_pages(pool), p[i]);
 	again = page_pool_alloc_pages(pool);

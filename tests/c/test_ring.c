@@ -132,9 +132,15 @@ TEST(random_against_model)
 static unsigned room_after(unsigned size, unsigned consumed)
 {
 	struct pp_provider *arena = make_arena(4 * MIB);
-	struct page_pool *pool = make_pool(arena, size, NULL);
+	struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
 	struct pp_page *pages[256], *more[64];
+	struct page_pool *pool;
 	unsigned room;
+
+	params.provider = arena;
+	params.pool_size = size;
+	params.design = PP_DESIGN_RING;
+	CHECK_OK(page_pool_create(&params, &pool));
 
 	alloc_n(pool, 192, pages); /* three refills: the cache is empty */
 	put_n(pool, consumed, pages, false);

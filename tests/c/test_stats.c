@@ -327,6 +327,7 @@ static void run(uint64_t seed)
 	m->total = ((size_t)1024 >> m->order) * (1 + (seed & 1));
 	r->arena = make_arena((m->total << m->order) * PP_PAGE_SIZE);
 	CHECK_OK(pp_napi_create(&r->napi));
+	params.design = PP_DESIGN_RING; /* of which the tally is; others: tests/oracle */
 	params.order = m->order;
 	params.pool_size = m->ring_size;
 	params.provider = r->arena;
