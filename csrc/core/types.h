@@ -368,6 +368,7 @@ struct page_pool {
 	bool checked;         /* constant, as the following */
 	bool formalities;     /* mapped or checked: pages do not just come and go */
 	bool lanes_on;        /* PP_DESIGN_OURS */
+	bool no_ring;         /* pages come back by lanes, or by a list */
 	bool list_cache;      /* PP_LIST_CACHE */
 	bool detour;          /* checked, or the cache is a list: not the common allocation */
 	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
