@@ -37,6 +37,16 @@ class Job(msgspec.Struct, tag=True):
     loops: int
 
 
+class Play(msgspec.Struct, tag=True):
+    """Run a workload once; as `pagepool.bench._workloads.run`."""
+
+    workload: str
+    knobs: dict[str, int]
+    design: str
+    seed: int
+    reader_cpu: int
+
+
 class Ready(msgspec.Struct, tag=True):
     """What the worker knows of itself.
 
@@ -74,6 +84,19 @@ class Done(msgspec.Struct, tag=True):
     cpu_share: float
 
 
+class Played(msgspec.Struct, tag=True):
+    """What a workload did; fields as in `pagepool.bench._workloads.Outcome`, and `Done`."""
+
+    counts: dict[str, int]
+    stats: list[dict[str, int]]
+    inflight: list[int]
+    leaks: list[tuple[str, int]]
+    checked: bool
+    time_interval_ns: int
+    tsc_interval: int
+    cpu_share: float
+
+
 class Failed(msgspec.Struct, tag=True):
     """A job that gave no figure: the reason in one line, and its positive errno."""
 
@@ -81,5 +104,5 @@ class Failed(msgspec.Struct, tag=True):
     errno: int
 
 
-Request = Setup | Job
-Answer = Ready | Done | Failed
+Request = Setup | Job | Play
+Answer = Ready | Done | Played | Failed

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from pagepool.bench import Event
+    from pagepool.bench import Event, WorkloadEvent
     from pagepool.results.model import Machine
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -135,7 +135,7 @@ class Progress:
         self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         return True
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Event | WorkloadEvent) -> None:
         """What the event says about how far it is."""
         from pagepool import bench
 
@@ -145,7 +145,7 @@ class Progress:
             self._bar.update(self._task, total=len(event.tests) * event.runs)
         elif isinstance(event, bench.TestStarted):
             self._bar.update(self._task, description=f"run {event.run}: {event.test}")
-        elif isinstance(event, (bench.Recorded, bench.TestFailed)):
+        elif isinstance(event, (bench.Recorded, bench.Ran, bench.TestFailed)):
             self._bar.advance(self._task)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pagepool.cli import workload
 from pagepool.cli._bench import JsonFile, Progress, Wrong, count, fact_lines, say
 from pagepool.cli._output import INTERRUPTED, split_globs
 
@@ -39,6 +40,9 @@ def command() -> None:
 
     Without a subcommand: simple, with its options.
     """
+
+
+command.add_command(workload.command, "workload")
 
 
 @command.command()
