@@ -39,7 +39,7 @@ const struct workload workloads[] = {
 	 "poll",
 	 USES_ALWAYS | USES_PAGES | BIT(POOL_SIZE) | BIT(NAPI_DIRECT) | BIT(DEFER_MAX) |
 		 USES_HICCUP | BIT(POLLER_HICCUP) | BIT(THREADS),
-	 {ALWAYS, RING, PAGES(1, 1),
+	 {ALWAYS, RING, PAGES(1, 18),
 	  THREADS, [WORKLOAD_DEFER_MAX] = UINT32_MAX, [WORKLOAD_HICCUP_EVERY] = 64},
 	 work_tcp_prepare,
 	 work_tcp_poll,
