@@ -354,6 +354,11 @@ def test_a_sweep_of_the_models_sizes(bench: Bench) -> None:
     # 256 come back at once: from a cache of 256 on nothing goes through the ring.
     for cache, _, _, *figures in table:
         assert (figures[5] == "0") == (int(cache) >= 256)
+    result = bench(
+        *("workload", "tcp-stream", "--pages", "1", "--napi-direct", "--polls", "66"),
+        *("--engine", "model", "--reader-hiccup", "3", "--sweep", "cache=64..512:64"),
+    )
+    assert "ring: the cache overflows into the ring: last with cache=192" in result.out.splitlines()
     assert "# engine: model: the statistics of the rules, no time" in result.out.splitlines()
     assert result.out.count("time_bench") == 0
 
@@ -367,6 +372,7 @@ def test_a_leak_is_said(bench: Bench) -> None:
     at = lines.index(said)
     tags = [f"  {pages} {tag}" for tag, pages in cut.items()]
     assert sorted(lines[at + 1 : at + 1 + len(tags)]) == sorted(tags)
+    assert "the pools were checked ones: the time is not the pool's" in lines
 
 
 def test_json_alone(bench: Bench) -> None:
@@ -433,6 +439,46 @@ def test_wrong_settings_are_one_line_and_2(bench: Bench, args: list[str], text: 
     assert result.out == ""
     (line,) = result.err.splitlines()
     assert line.startswith(f"pagepool bench: {text}")
+
+
+def documented() -> list[tuple[list[str], list[str]]]:
+    """Commands of the documentation with the lines that it shows of their output."""
+    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+    found: list[tuple[list[str], list[str]]] = []
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("    $ pagepool bench "):
+            found.append((line.split()[3:], []))
+            inside = True
+        elif inside and line.startswith("    "):
+            found[-1][1].append(line[4:])
+        else:
+            inside = False
+    return found
+
+
+@pytest.mark.parametrize(("args", "shown"), documented())
+def test_the_documentation_is_right(bench: Bench, args: list[str], shown: list[str]) -> None:
+    result = bench(*args)
+    assert result.status == 0, result.err
+    assert shown
+    lines = result.out.splitlines()
+    at = lines.index(shown[0])
+    assert lines[at : at + len(shown)] == shown
+
+
+def test_where_something_is_counted() -> None:
+    def words(*counted: int) -> str:
+        results = [
+            workload.Result(case, "ring", {"left": n}, {}, [], 0, [], False, [])
+            for case, n in enumerate(counted)
+        ]
+        return workload.where(results, [10, 20, 30], "left", "x")
+
+    assert words(0, 0, 0) == "never in x=10..30"
+    assert words(1, 2, 3) == "always in x=10..30"
+    assert words(0, 0, 1) == "first with x=30"
+    assert words(1, 1, 0) == "last with x=20"
 
 
 def test_ranges_and_sweeps() -> None:

@@ -367,12 +367,17 @@ def record(name: str, event: Ran) -> Record | None:
     )
 
 
-def overflow(results: Sequence[Result], values: Sequence[int], count: str) -> int | None:
-    """The first of the swept values at which something is counted; ``None``: at none of them.
+def where(results: Sequence[Result], values: Sequence[int], count: str, swept: str) -> str:
+    """At which of the swept values, by case, something is counted, in words.
 
     ``count``: one of `STATISTICS`, or of the counts.
     """
-    for result in sorted(results, key=lambda result: values[result.case]):
-        if (result.stats | result.counts).get(count, 0):
-            return values[result.case]
-    return None
+    counted = sorted({values[r.case] for r in results if (r.stats | r.counts).get(count, 0)})
+    reach = sorted({values[r.case] for r in results})
+    if not counted:
+        return f"never in {swept}={reach[0]}..{reach[-1]}"
+    if counted == reach:
+        return f"always in {swept}={reach[0]}..{reach[-1]}"
+    if counted[0] == reach[0]:
+        return f"last with {swept}={counted[-1]}"
+    return f"first with {swept}={counted[0]}"

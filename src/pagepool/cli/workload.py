@@ -183,8 +183,8 @@ def command(
 ) -> None:
     """Run packets through a pool: its statistics, and the time of a packet.
 
-    The statistics are the result: they are the same in each run, on every machine. They are those
-    from the pool's creation to the end of the last poll. On a pipe it prints one line each, on a
+    The statistics are the result: they are the same in each run. They are those from the pool's
+    creation to the end of the last poll. On a pipe it prints one line each, on a
     terminal a table. Exit status: 0, 1 when something gave no result, 2 for wrong arguments,
     130 after Ctrl-C.
     """
@@ -284,7 +284,8 @@ class _Session:
                         if timed is not None:
                             self._lines.append(format_record(timed))
         except KeyboardInterrupt:
-            say("interrupted: what follows is what there is")
+            kept = len(self._collector.results())
+            say(f"interrupted: {kept} results were kept" if kept else "interrupted: nothing ran")
             status = INTERRUPTED
         except BenchError as error:
             say(str(error))
@@ -426,7 +427,7 @@ def _sweep_table(
 
 def _findings(cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
     """What the figures say, in words: from where on something overflows, and what leaks."""
-    from pagepool.bench.workload import overflow
+    from pagepool.bench.workload import where
 
     lines = []
     for design in dict.fromkeys(result.design for result in results):
@@ -434,15 +435,12 @@ def _findings(cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
         if len(cases) > 1 and len(cases[0].point) == 1:
             ((swept, _),) = cases[0].point.items()
             values = [case.point[swept] for case in cases]
-            reach = f"{swept}={min(values)}..{max(values)}"
             for count, what in (
                 ("recycle_cache_full", "the cache overflows into the ring"),
                 ("left", "the ring overflows into the page allocator"),
                 ("dropped", "packets are dropped"),
             ):
-                first = overflow(of_design, values, count)
-                where = f"first with {swept}={first}" if first is not None else f"never in {reach}"
-                lines.append(f"{design}: {what}: {where}")
+                lines.append(f"{design}: {what}: {where(of_design, values, count, swept)}")
         for result in of_design:
             if result.leaks:
                 point = "".join(f" {k}={v}" for k, v in cases[result.case].point.items())
@@ -450,8 +448,9 @@ def _findings(cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
                     f"{design}{point}: leak: {result.counts['leaked']} pages are out that nobody "
                     "has; who allocated them:"
                 )
-                for tag, pages in result.leaks:
-                    lines.append(f"  {pages} {tag}")
+                lines += [f"  {pages} {tag}" for tag, pages in result.leaks]
+    if any(result.checked for result in results):
+        lines.append("the pools were checked ones: the time is not the pool's")
     return lines
 
 
