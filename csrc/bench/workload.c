@@ -216,6 +216,14 @@ void work_read_all_bulk(struct work *w)
 
 /* ---- pools --------------------------------------------------------------------------------- */
 
+/* The last page is back, whoever had it. */
+static void free_region(void *ctx, void *memory, size_t length)
+{
+	(void)ctx;
+	(void)length;
+	free(memory);
+}
+
 int work_make_region(struct work *w)
 {
 	struct pp_region_params params = PP_REGION_PARAMS_INIT;
@@ -223,13 +231,16 @@ int work_make_region(struct work *w)
 
 	params.length = w->knobs[WORKLOAD_MEMORY] * PP_PAGE_SIZE;
 	params.reserve = w->knobs[WORKLOAD_RESERVE] * PP_PAGE_SIZE;
-	w->memory = aligned_alloc(PP_PAGE_SIZE, params.length);
-	if (!w->memory)
+	params.release = free_region;
+	params.memory = aligned_alloc(PP_PAGE_SIZE, params.length);
+	if (!params.memory)
 		return work_fail(w, -ENOMEM, "no memory for %" PRIu64 " pages",
 				 w->knobs[WORKLOAD_MEMORY]);
-	params.memory = w->memory;
 	err = pp_region_create(&params, &w->provider);
-	return err ? work_fail(w, err, "no region: %s", page_pool_last_error()) : 0;
+	if (!err)
+		return 0;
+	free(params.memory);
+	return work_fail(w, err, "no region: %s", page_pool_last_error());
 }
 
 int work_add_pool(struct work *w, bool bound, unsigned flags)
@@ -606,23 +617,28 @@ static int run_and_clean_up(struct work *w)
 	err = destroy_pools(w, err);
 	if (w->provider)
 		pp_provider_put(w->provider);
-	free(w->memory);
 	return err;
+}
+
+static struct work begin(const struct workload *workload, const struct workload_params *params,
+			 struct workload_result *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	return (struct work){
+		.workload = workload,
+		.params = params,
+		.knobs = params->knobs,
+		.r = ret,
+		.chance = params->seed,
+	};
 }
 
 int workload_check(const struct workload *workload, const struct workload_params *params,
 		   struct workload_result *ret)
 {
-	struct work w = {
-		.workload = workload,
-		.params = params,
-		.knobs = params->knobs,
-		.r = ret,
-	};
-	int err;
+	struct work w = begin(workload, params, ret);
+	int err = check(&w);
 
-	memset(ret, 0, sizeof(*ret));
-	err = check(&w);
 	if (!err)
 		err = work_add_pool(&w, false, 0);
 	if (!err)
@@ -633,17 +649,9 @@ int workload_check(const struct workload *workload, const struct workload_params
 int workload_run(const struct workload *workload, const struct workload_params *params,
 		 struct workload_result *ret)
 {
-	struct work w = {
-		.workload = workload,
-		.params = params,
-		.knobs = params->knobs,
-		.r = ret,
-		.chance = params->seed,
-	};
-	int err, late;
+	struct work w = begin(workload, params, ret);
+	int err = check(&w), late;
 
-	memset(ret, 0, sizeof(*ret));
-	err = check(&w);
 	if (err)
 		return err;
 	err = pp_napi_create(&w.napi);

@@ -43,7 +43,6 @@ struct work {
 	struct pp_napi *napi;
 	struct page_pool *pools[WORKLOAD_MAX_POOLS];
 	struct pp_provider *provider; /* NULL: each pool has its own */
-	void *memory;                 /* the provider's */
 	bool bulk;                    /* pages are put in bulk: ring_full counts calls */
 	/* Belong to whoever has its turn. */
 	struct work_queue queue;    /* delivered, not read */

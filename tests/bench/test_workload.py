@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from pagepool.bench import SettingsError, _workloads, modelled, workload
 from pagepool.bench._workloads import Outcome
 from pagepool.cli.workload import align, parse_range, parse_sweep
 
-from .conftest import Result, on_terminal
+from .conftest import PATIENCE, Result, children, is_running, on_terminal, wait_for
 
 Bench = Callable[..., Result]
 
@@ -402,6 +404,30 @@ def test_list(bench: Bench) -> None:
         "memory-pressure",
         "mixed",
     ]
+
+
+def test_statistics_that_differ_are_found() -> None:
+    one = run("xdp-drop", polls=2)
+    other = run("xdp-drop", polls=3)
+    collector = workload.WorkloadCollector()
+    for index, outcome in enumerate((one, run("xdp-drop", polls=2))):
+        collector.add(workload.Ran(index, 0, "ring", outcome))
+        collector.add(workload.Ran(index, 1, "ring", outcome))
+    assert collector.unlike() == []
+    collector.add(workload.Ran(3, 1, "ring", other))
+    assert collector.unlike() == [(1, "ring")]
+
+
+def test_an_interrupt(started: Callable[..., subprocess.Popen[str]]) -> None:
+    process = started("workload", "xdp-drop", "--polls", "10M")
+    assert wait_for(lambda: children(process.pid))
+    (worker,) = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines() == ["pagepool bench: interrupted: nothing ran"]
+    assert wait_for(lambda: not is_running(worker))
 
 
 @pytest.mark.parametrize(

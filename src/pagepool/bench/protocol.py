@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pagepool.bench._workloads import Outcome
+
 
 class Pools(msgspec.Struct, frozen=True):
     """What the pools under test are like.
@@ -85,15 +87,9 @@ class Done(msgspec.Struct, tag=True):
 
 
 class Played(msgspec.Struct, tag=True):
-    """What a workload did; fields as in `pagepool.bench._workloads.Outcome`, and `Done`."""
+    """What a workload did; ``cpu_share`` as in `Done`."""
 
-    counts: dict[str, int]
-    stats: list[dict[str, int]]
-    inflight: list[int]
-    leaks: list[tuple[str, int]]
-    checked: bool
-    time_interval_ns: int
-    tsc_interval: int
+    outcome: Outcome
     cpu_share: float
 
 

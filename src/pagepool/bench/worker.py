@@ -151,7 +151,7 @@ def _play(play: Play) -> Played | Failed:
     except _workloads.WorkloadError as error:
         return Failed(str(error), error.errno)
     wall, busy = time.monotonic_ns() - wall, time.thread_time_ns() - busy
-    return Played(*outcome, cpu_share=min(busy / wall, 1.0) if wall > 0 else 1.0)
+    return Played(outcome, min(busy / wall, 1.0) if wall > 0 else 1.0)
 
 
 if __name__ == "__main__":

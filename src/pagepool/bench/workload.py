@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pagepool.bench import _workloads, machine, modelled
-from pagepool.bench._workloads import Knob, Workload
+from pagepool.bench._workloads import Knob, Outcome, Workload
 from pagepool.bench.errors import SettingsError, WorkerDied
 from pagepool.bench.events import RunStarted, Started, TestFailed, TestStarted, Warned
 from pagepool.bench.process import Worker
@@ -46,12 +46,13 @@ class Case(NamedTuple):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """A workload was run once, with one design."""
+    """A workload was run once, with one design. ``cpu_share`` as in `Recorded`."""
 
     run: int
     case: int
     design: str
-    played: Played
+    outcome: Outcome
+    cpu_share: float = 1.0
 
 
 WorkloadEvent = Started | RunStarted | TestStarted | Ran | TestFailed | Warned
@@ -196,7 +197,7 @@ def _run_model(name: str, made: list[Case], seed: int) -> Generator[WorkloadEven
         yield TestStarted(1, case_name(case, "ring"))
         sizes = {size: case.knobs[size] for size in MODEL_SIZES}
         outcome = modelled.run(name, case.knobs, seed=seed, **sizes)
-        yield Ran(1, index, "ring", Played(*outcome, cpu_share=1.0))
+        yield Ran(1, index, "ring", outcome)
 
 
 def _run(
@@ -232,7 +233,7 @@ def _run(
                     if isinstance(answer, Failed):
                         yield TestFailed(run, what, answer.text)
                     elif isinstance(answer, Played):
-                        yield Ran(run, index, design, answer)
+                        yield Ran(run, index, design, answer.outcome, answer.cpu_share)
                     else:
                         raise WorkerDied(f"the worker answered nonsense in {name}: {answer}")
             for line in worker.complaints():
@@ -290,39 +291,40 @@ class WorkloadCollector:
         """Nothing has run yet."""
         self.machine: Machine = {}
         self.settings: Machine = {}
-        self.failed: list[TestFailed] = []
-        self._played: dict[tuple[int, str], list[Played]] = {}
+        self._ran: dict[tuple[int, str], list[Ran]] = {}
 
     def add(self, event: WorkloadEvent) -> None:
         """One more event."""
         if isinstance(event, Started):
             self.machine, self.settings = event.machine, event.settings
-        elif isinstance(event, TestFailed):
-            self.failed.append(event)
         elif isinstance(event, Ran):
-            self._played.setdefault((event.case, event.design), []).append(event.played)
+            self._ran.setdefault((event.case, event.design), []).append(event)
 
     def results(self) -> list[Result]:
         """One a case and design, in the order in which they first ran: by case."""
-        ordered = sorted(self._played.items(), key=lambda item: item[0][0])
-        return [_result(case, design, played) for (case, design), played in ordered]
+        ordered = sorted(self._ran.items(), key=lambda item: item[0][0])
+        return [_result([ran.outcome for ran in runs], *key) for key, runs in ordered]
 
     def unlike(self) -> list[tuple[int, str]]:
         """Cases and designs whose statistics were not the same in all runs: a bug."""
-        return [key for key, played in self._played.items() if len(set(map(_what, played))) > 1]
+        return [
+            key
+            for key, runs in self._ran.items()
+            if any(_what(ran.outcome) != _what(runs[0].outcome) for ran in runs)
+        ]
 
     def doubts(self) -> list[str]:
         """Why the time, not the statistics, should be doubted: one line each, without names."""
-        timed = [p for played in self._played.values() for p in played if p.time_interval_ns]
+        timed = [ran for runs in self._ran.values() for ran in runs if ran.outcome.time_interval_ns]
         lines = []
         if timed:
-            shortest = min(p.time_interval_ns for p in timed) / 1e9
+            shortest = min(ran.outcome.time_interval_ns for ran in timed) / 1e9
             if shortest < SHORT_PERIOD:
                 lines.append(
                     f"less than {SHORT_PERIOD} s were timed ({shortest:.4f} s): the statistics "
                     "are right, the time is not to be trusted; try more --polls"
                 )
-            share = min(p.cpu_share for p in timed)
+            share = min(ran.cpu_share for ran in timed)
             if share < MIN_CPU_SHARE:
                 lines.append(
                     f"had to share the CPU ({share:.0%} of the time was its own): stop other "
@@ -331,13 +333,13 @@ class WorkloadCollector:
         return lines
 
 
-def _what(played: Played) -> str:
+def _what(outcome: Outcome) -> Outcome:
     """All but the time."""
-    return repr((played.counts, played.stats, played.inflight, played.leaks))
+    return outcome._replace(time_interval_ns=0, tsc_interval=0)
 
 
-def _result(case: int, design: str, played: list[Played]) -> Result:
-    first = played[0]
+def _result(outcomes: list[Outcome], case: int, design: str) -> Result:
+    first = outcomes[0]
     packets = first.counts["packets"]
     stats = {name: sum(pool[name] for pool in first.stats) for name in STATISTICS}
     return Result(
@@ -349,21 +351,21 @@ def _result(case: int, design: str, played: list[Played]) -> Result:
         sum(first.inflight),
         first.leaks,
         first.checked,
-        [p.time_interval_ns / packets for p in played if packets and p.time_interval_ns],
+        [o.time_interval_ns / packets for o in outcomes if packets and o.time_interval_ns],
     )
 
 
 def record(name: str, event: Ran) -> Record | None:
     """The time of one run as time_bench has it, per packet; ``None``: there is none."""
-    packets = event.played.counts["packets"]
-    if not packets or not event.played.time_interval_ns:
+    packets = event.outcome.counts["packets"]
+    if not packets or not event.outcome.time_interval_ns:
         return None
     return Record(
         name=f"workload_{name}_{event.design}",
         step=0,
-        time_interval_ns=event.played.time_interval_ns,
+        time_interval_ns=event.outcome.time_interval_ns,
         invoke_count=packets,
-        tsc_interval=event.played.tsc_interval,
+        tsc_interval=event.outcome.tsc_interval,
     )
 
 
