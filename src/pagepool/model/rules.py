@@ -40,6 +40,7 @@ class Pool:
         self.napi: Napi | None = None
         self.dying = False
         self.cache = Cache()
+        self.refill_to = CACHE_REFILL  # pages in the cache after a refill, at most
         self.ring = Ring(ring_size)
         self.frag: Frame | None = None  # the page that is being cut up
         self.frag_offset = 0  # where its next piece starts, bytes
@@ -69,7 +70,7 @@ class Pool:
 
     def _refill(self) -> None:
         """Pages go from the ring into the empty cache, until it holds 64 or the ring is empty."""
-        while len(self.cache) < CACHE_REFILL:
+        while len(self.cache) < self.refill_to:
             frame = self.ring.peek()
             # Rule: the ring is empty.
             if frame is None:
@@ -90,7 +91,7 @@ class Pool:
         if self.dma is not None:
             self.dma.refusal = None
         # Rule: a higher order is one page a call; order 0 is up to 64, into the cache.
-        frames = self.provider.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
+        frames = self.provider.alloc(self.order, self.node, 1 if self.order else self.refill_to)
         for frame in frames:
             # Rule: a page that cannot be mapped goes back to the provider, the others come in.
             if self._enter(frame):
