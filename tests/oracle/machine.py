@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -109,7 +110,7 @@ class SideBySide(RuleBasedStateMachine):
             assert got == expected, _first_difference(got, expected)
             self.count(got)
         for pool in self.model.pools:
-            type(self).met.update(pool._pool.count.__dict__)
+            type(self).met.update(dataclasses.asdict(pool._pool.stats))
             if pool.device is not None:
                 type(self).met.update(pool._pool.dma.count.__dict__)
         out = [arena.info.out for arena in self.model.arenas]

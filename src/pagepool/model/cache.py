@@ -23,7 +23,7 @@ class Cache:
     @property
     def full(self) -> bool:
         """Is there no room?"""
-        return len(self.pages) >= CACHE_SIZE
+        return len(self) >= CACHE_SIZE
 
     def push(self, frame: Frame) -> None:
         """On top. Not full."""
@@ -35,5 +35,5 @@ class Cache:
 
     def pop_all(self) -> Iterator[Frame]:
         """Take out every page, the newest first."""
-        while self.pages:
+        while len(self):
             yield self.pop()
