@@ -25,9 +25,9 @@ SLOTS_A_LINE = 8  # pointers, or entries of a lane
 HELD_A_LINE = 32  # words of 16 bits
 
 # Kinds of lines.
-PRODUCERS = "lock and producers' index"
+PRODUCERS = "lock and producer index"
 SLOTS = "ring slots"
-RING_CONSUMER = "ring consumer's index"
+RING_CONSUMER = "ring consumer index"
 LIST = "list ends"
 METADATA = "page metadata"
 HELD = "held words"
