@@ -45,7 +45,7 @@ class _TcpStream:
         self.knobs = knobs
         self.chance = Chance(seed)
         self.napi = Napi()
-        self.pool = Pool(knobs["pool-size"], 0, None, Arena(), None)
+        self.pool = Pool("ring", knobs["pool-size"], 0, None, Arena(), None)
         self.pool.cache.size = cache
         self.pool.refill_to = refill
         if knobs["napi-direct"]:
@@ -119,7 +119,7 @@ def run(
         raise ValueError(f"a refill of {refill} pages does not fit into a cache of {cache}")
     work = _TcpStream(knobs, seed, cache, refill)
     work.run()
-    stats = dataclasses.asdict(work.pool.count.snapshot())
+    stats = dataclasses.asdict(work.pool.stats)
     left = work.counts["put"] - stats["recycle_cached"] - stats["recycle_ring"]
     counts = work.counts | {"left": left}
     in_flight = work.pool.in_flight.held - work.pool.in_flight.released & 0xFFFFFFFF

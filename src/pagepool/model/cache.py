@@ -24,7 +24,7 @@ class Cache:
     @property
     def full(self) -> bool:
         """Is there no room?"""
-        return len(self.pages) >= self.size
+        return len(self) >= self.size
 
     def push(self, frame: Frame) -> None:
         """On top. Not full."""
@@ -36,5 +36,5 @@ class Cache:
 
     def pop_all(self) -> Iterator[Frame]:
         """Take out every page, the newest first."""
-        while self.pages:
+        while len(self):
             yield self.pop()
