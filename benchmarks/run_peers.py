@@ -177,6 +177,13 @@ def plan() -> list[Comparison]:
         reach = 5.0 if path == "fast" else None
         add(f"checked-{path}", _ours(f"{path}-checked@1024"), _ours(f"{path}@1024"), reach=reach)
 
+    # Designs: no same-CPU path may pay for what happens between CPUs.
+    for design, reach in (("list", None), ("ours", 1.05)):
+        for path in ("fast", "direct", "ring", "slow", "bulk32", "bulk32-ring"):
+            here = _ours(f"{path}-{design}@1024")
+            add(f"{design}-{path}", here, _ours(f"{path}@1024"), reach=reach)
+            add(f"{design}-{path}", here, _ours(f"{path}-{design}-nostats@1024"), reach=1.05)
+
     for path in ("fast", "ring", "ring-full", "slow", "bulk32"):
         for size in (1024, 16384):
             add(f"size-{path}", _ours(f"{path}@{size}"), _ours(f"{path}@64"), reach=1.2)

@@ -38,6 +38,7 @@ struct peer_test {
 	const void *spec; /* the peer's own description of the test */
 	unsigned size;    /* objects; the rest is the peer's business */
 	unsigned flags;
+	unsigned design;
 	int opened;
 };
 

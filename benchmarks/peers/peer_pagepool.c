@@ -17,6 +17,7 @@
  *   dma            pages are mapped (by a device without an IOMMU), and the pool knows which
  *   dma-untracked  mapped, by the rule that does not
  *   checked        in checked mode
+ *   list, ours     of another design; also -nostats
  *
  * With statistics, each run checks that it took the path that it says.
  */
@@ -153,12 +154,17 @@ static const unsigned sizes[] = {64, 1024, 16384};
 static const struct {
 	const char *suffix;
 	unsigned flags;
+	unsigned design;
 } variants[] = {
-	{"", 0},
-	{"-nostats", PP_FLAG_NO_STATS},
-	{"-dma", PP_FLAG_DMA_MAP},
-	{"-dma-untracked", PP_FLAG_DMA_MAP | PP_FLAG_NO_TRACKING},
-	{"-checked", PP_FLAG_CHECKED},
+	{"", 0, PP_DESIGN_RING},
+	{"-nostats", PP_FLAG_NO_STATS, PP_DESIGN_RING},
+	{"-dma", PP_FLAG_DMA_MAP, PP_DESIGN_RING},
+	{"-dma-untracked", PP_FLAG_DMA_MAP | PP_FLAG_NO_TRACKING, PP_DESIGN_RING},
+	{"-checked", PP_FLAG_CHECKED, PP_DESIGN_RING},
+	{"-list", 0, PP_DESIGN_LIST},
+	{"-list-nostats", PP_FLAG_NO_STATS, PP_DESIGN_LIST},
+	{"-ours", 0, PP_DESIGN_OURS},
+	{"-ours-nostats", PP_FLAG_NO_STATS, PP_DESIGN_OURS},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -198,6 +204,7 @@ static int open_pool(struct peer_test *test)
 
 	params.pool_size = test->size;
 	params.flags = test->flags;
+	params.design = test->design;
 	params.napi = path->napi ? napi : NULL;
 	if (test->flags & PP_FLAG_DMA_MAP)
 		params.dma_dir = PP_DMA_FROM_DEVICE;
@@ -258,6 +265,7 @@ int main(int argc, char **argv)
 				test->batch = paths[p].batch;
 				test->size = sizes[s];
 				test->flags = variants[v].flags;
+				test->design = variants[v].design;
 				test->spec = &paths[p];
 				test->open = open_pool;
 				test->run = paths[p].run;

@@ -118,9 +118,8 @@ static void count(struct page_pool *pool, uint64_t *counter)
 	pp_stats_end(pool);
 }
 
-/* Up to n pages of the ring; *wrong: one of another node, which ends it. */
-size_t pp_pool_consume_ring(struct page_pool *pool, size_t n, struct pp_page **pages,
-			    struct pp_page **wrong)
+static inline size_t consume_ring(struct page_pool *pool, size_t n, struct pp_page **pages,
+				  struct pp_page **wrong)
 {
 	struct pp_ring *ring = &pool->ring;
 	uint32_t head = ring->consumer_head;
@@ -140,12 +139,16 @@ size_t pp_pool_consume_ring(struct page_pool *pool, size_t n, struct pp_page **p
 	return got;
 }
 
-/* What came back, as the design has it. */
-static size_t consume(struct page_pool *pool, size_t n, struct pp_page **pages,
-		      struct pp_page **wrong)
+size_t pp_pool_consume_ring(struct page_pool *pool, size_t n, struct pp_page **pages,
+			    struct pp_page **wrong)
 {
-	if (likely(!pool->design) || pool->design == PP_LIST_CACHE)
-		return pp_pool_consume_ring(pool, n, pages, wrong);
+	return consume_ring(pool, n, pages, wrong);
+}
+
+/* What came back, where the design has no ring. */
+static PP_NOINLINE size_t consume_other(struct page_pool *pool, size_t n, struct pp_page **pages,
+					struct pp_page **wrong)
+{
 	if (pool->lanes_on)
 		return pp_lanes_consume(pool, n, pages, wrong);
 	return pp_list_consume(pool, n, pages, wrong);
@@ -164,9 +167,13 @@ static inline void fill_cache(struct page_pool *pool, size_t n)
 static struct pp_page *refill(struct page_pool *pool)
 {
 	struct pp_page *page = NULL, *wrong = NULL;
-	size_t n = consume(pool, PP_ALLOC_CACHE_REFILL, pool->pages, &wrong);
+	size_t n;
 
-	if (n) {
+	if (unlikely(pool->no_ring))
+		n = consume_other(pool, PP_ALLOC_CACHE_REFILL, pool->pages, &wrong);
+	else
+		n = consume_ring(pool, PP_ALLOC_CACHE_REFILL, pool->pages, &wrong);
+	if (likely(n)) {
 		fill_cache(pool, n);
 		page = cache_filled(pool, n, &pool->stats.refill);
 	}
@@ -175,7 +182,7 @@ static struct pp_page *refill(struct page_pool *pool)
 		 * provider is asked for pages on the right node first. */
 		count(pool, &pool->stats.waive);
 		pp_pool_release(pool, wrong, true);
-	} else if (!n) {
+	} else if (unlikely(!n)) {
 		count(pool, &pool->stats.empty);
 	}
 	return page;
@@ -579,8 +586,9 @@ static inline void recycle_in_ring(struct page_pool *pool, struct pp_page **page
 	pp_spin_lock(&ring->lock);
 	good = take_back_all(pool, pages, n, &bad);
 	if (likely(!ring->dying)) {
-		in = unlikely(pool->design & PP_LIST_RING) ? pp_list_produce(pool, pages, good)
-							   : pp_ring_produce(ring, pages, good);
+		in = unlikely(pool->no_ring && !pool->lanes_on)
+			     ? pp_list_produce(pool, pages, good)
+			     : pp_ring_produce(ring, pages, good);
 		count_ring(pool, &ring->ring, in);
 	}
 	if (unlikely(in < n || synced)) {
@@ -801,6 +809,7 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 		uint64_t pushed = cache->pushed;
 		uint64_t cached = pushed - cache->popped;
 		uint64_t capacity = pp_load_relaxed(&cache->capacity); /* see recycle_in_cache() */
+		const bool list = pool->list_cache;
 
 		for (; i < n && cached + i < capacity; i++) {
 			struct pp_page *page = pages[i];
@@ -809,7 +818,10 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 			if (unlikely(pp_load_relaxed(&page->owner) != (uintptr_t)pool ||
 				     !pp_page_can_recycle(page) || !pp_take_back(pool, page)))
 				break;
-			pp_cache_push(pool, cached + i, page);
+			if (unlikely(list))
+				pp_cache_push(pool, cached + i, page);
+			else
+				pool->pages[cached + i] = page;
 		}
 		pp_store_release(&cache->pushed, pushed + i);
 	}
@@ -1004,6 +1016,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 	pool->design = params->design;
 	pool->lanes_on = pool->design == PP_DESIGN_OURS;
 	pool->list_cache = pool->design & PP_LIST_CACHE;
+	pool->no_ring = pool->lanes_on || pool->design & PP_LIST_RING;
 	pp_spinlock_init(&pool->lanes.lock);
 	if (!(pool->design & PP_LIST_RING))
 		pool->ring.queue = pp_sys_calloc(pool->ring.size, sizeof(pool->ring.queue[0]));
@@ -1050,7 +1063,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 			goto free_chunks;
 	}
 	/* relaxed: only uniqueness matters. */
-	pool->id = pp_fetch_add_relaxed(&last_id, 1u) + 1;
+	pool->id = (pp_fetch_add_relaxed(&last_id, 1u) + 1) & ~PP_MAPPED_BUSY;
 	if (params->napi) {
 		err = page_pool_enable_direct_recycling(pool, params->napi);
 		if (err)

@@ -29,6 +29,13 @@ from pagepool.bench.simple import (
     run_simple,
     select_tests,
 )
+from pagepool.bench.workload import (
+    WORKLOADS,
+    Ran,
+    WorkloadCollector,
+    WorkloadEvent,
+    run_workload,
+)
 
 __all__ = [
     "BenchError",
@@ -40,6 +47,7 @@ __all__ = [
     "MAX_LOOPS",
     "MIN_LOOPS",
     "Notice",
+    "Ran",
     "Recorded",
     "RunStarted",
     "SettingsError",
@@ -48,8 +56,12 @@ __all__ = [
     "TestFailed",
     "TestStarted",
     "Warned",
+    "WORKLOADS",
     "WorkerDied",
+    "WorkloadCollector",
+    "WorkloadEvent",
     "list_tests",
     "run_simple",
+    "run_workload",
     "select_tests",
 ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pagepool.bench._workloads import Outcome
+
 
 class Pools(msgspec.Struct, frozen=True):
     """What the pools under test are like.
@@ -35,6 +37,16 @@ class Job(msgspec.Struct, tag=True):
 
     test: str
     loops: int
+
+
+class Play(msgspec.Struct, tag=True):
+    """Run a workload once; as `pagepool.bench._workloads.run`."""
+
+    workload: str
+    knobs: dict[str, int]
+    design: str
+    seed: int
+    reader_cpu: int
 
 
 class Ready(msgspec.Struct, tag=True):
@@ -74,6 +86,13 @@ class Done(msgspec.Struct, tag=True):
     cpu_share: float
 
 
+class Played(msgspec.Struct, tag=True):
+    """What a workload did; ``cpu_share`` as in `Done`."""
+
+    outcome: Outcome
+    cpu_share: float
+
+
 class Failed(msgspec.Struct, tag=True):
     """A job that gave no figure: the reason in one line, and its positive errno."""
 
@@ -81,5 +100,5 @@ class Failed(msgspec.Struct, tag=True):
     errno: int
 
 
-Request = Setup | Job
-Answer = Ready | Done | Failed
+Request = Setup | Job | Play
+Answer = Ready | Done | Played | Failed

@@ -17,8 +17,19 @@ import time
 
 import msgspec
 
-from pagepool.bench import _loops
-from pagepool.bench.protocol import Answer, Done, Failed, Job, Pools, Ready, Request, Setup
+from pagepool.bench import _loops, _workloads
+from pagepool.bench.protocol import (
+    Answer,
+    Done,
+    Failed,
+    Job,
+    Play,
+    Played,
+    Pools,
+    Ready,
+    Request,
+    Setup,
+)
 
 
 def main() -> int:
@@ -38,6 +49,8 @@ def main() -> int:
         if isinstance(request, Setup):
             pools = request.pools
             _send(answers, _set_up(request))
+        elif isinstance(request, Play):
+            _send(answers, _play(request))
         else:
             _send(answers, _measure(request, pools))
 
@@ -123,6 +136,22 @@ def _measure(job: Job, pools: Pools) -> Done | Failed:
         warning=timing.warning,
         cpu_share=min(busy / wall, 1.0) if wall > 0 else 1.0,
     )
+
+
+def _play(play: Play) -> Played | Failed:
+    wall, busy = time.monotonic_ns(), time.thread_time_ns()
+    try:
+        outcome = _workloads.run(
+            play.workload,
+            play.knobs,
+            design=play.design,
+            seed=play.seed,
+            reader_cpu=play.reader_cpu,
+        )
+    except _workloads.WorkloadError as error:
+        return Failed(str(error), error.errno)
+    wall, busy = time.monotonic_ns() - wall, time.thread_time_ns() - busy
+    return Played(outcome, min(busy / wall, 1.0) if wall > 0 else 1.0)
 
 
 if __name__ == "__main__":

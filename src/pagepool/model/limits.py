@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import SupportsIndex
 
 from pagepool import errors
@@ -24,8 +25,10 @@ FRAG_BIAS = 1 << 24  # users of a page that is being cut up: more than it can ha
 DESIGNS = ("ring", "list", "ours", "list-ring", "list-batch", "list-cache", "list-ring-cache")
 
 
-def check_design(design: str) -> str:
+def check_design(design: str | None) -> str:
     """The name of a design. Raises InvalidParameter, TypeError."""
+    if design is None:
+        design = os.environ.get("PAGEPOOL_DESIGN", "") or "ring"
     if not isinstance(design, str):
         raise TypeError(f"design must be a str, not {type(design).__name__}")
     if design not in DESIGNS:

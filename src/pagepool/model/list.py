@@ -82,6 +82,7 @@ class LinkedCache(Cache):
 
     def __init__(self) -> None:
         """Empty."""
+        super().__init__()
         self.top: Frame | None = None
         self.cached = 0
 

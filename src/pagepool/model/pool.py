@@ -62,7 +62,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
-        design: str = "ring",
+        design: str | None = None,
         checked: Checked = False,
         statistics: bool = True,
         retry: float = 1.0,
@@ -83,7 +83,8 @@ class PagePool:
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
         design: what sits between those who return pages and the consumer: ``ring`` (the kernel's),
-        ``list``, ``ours``; see ``docs/designs.md``.
+        ``list``, ``ours``; see ``docs/designs.md``. ``None``: what ``PAGEPOOL_DESIGN`` in the
+        environment says, or ``ring``.
         checked: remember who has which page since when (``holders()``), say in the errors where a
         page was allocated and put, and find what is written to a page after it was put: 64 bytes of
         it are overwritten while it is in the pool; ``"full"``: all of it. ``PAGEPOOL_CHECKED=1``,
@@ -148,7 +149,7 @@ class PagePool:
                 else Dma(device, dma_dir, dma_sync, self._part, track_mappings)
             )
             source = Arena() if provider is None else provider
-            self._pool = Pool(design, ring, high, nid, source, dma)
+            self._pool = Pool(ring, high, nid, source, dma, self._design)
             self._pool.napi = napi
             if self._checked:
                 at = 0 if device is None else start

@@ -29,12 +29,12 @@ class Pool:
 
     def __init__(
         self,
-        design: str,
         size: int,
         order: int,
         node: int | None,
         provider: Provider,
         dma: Dma | None,
+        design: str = "ring",
     ) -> None:
         """Empty: pages come when the first is allocated."""
         self.id = next(_ids)
@@ -46,6 +46,7 @@ class Pool:
         self.napi: Napi | None = None
         self.dying = False
         self.cache = make_cache(design)
+        self.refill_to = CACHE_REFILL  # pages in the cache after a refill, at most
         self.way = make_way(design, size)  # below: the ring, which it is in the kernel
         self.frag: Frame | None = None  # the page that is being cut up
         self.frag_offset = 0  # where its next piece starts, bytes
@@ -93,7 +94,7 @@ class Pool:
 
     def _refill(self) -> None:
         """Pages go from the ring into the empty cache, until it holds 64 or the ring is empty."""
-        frames, wrong = self.way.take(CACHE_REFILL, self.node)
+        frames, wrong = self.way.take(self.refill_to, self.node)
         for frame in frames:
             self.cache.push(frame)
         # Rule: a page on the wrong node leaves the pool, `waive`, and has ended the refill.
@@ -108,7 +109,7 @@ class Pool:
         if self.dma is not None:
             self.dma.refusal = None
         # Rule: a higher order is one page a call; order 0 is up to 64, into the cache.
-        frames = self.provider.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
+        frames = self.provider.alloc(self.order, self.node, 1 if self.order else self.refill_to)
         for frame in frames:
             # Rule: a page that cannot be mapped goes back to the provider, the others come in.
             if self._enter(frame):
