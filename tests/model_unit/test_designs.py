@@ -39,7 +39,7 @@ def threads() -> Iterator[list[Run]]:
 
 def pool_of(design: str, size: int = 1024, node: int | None = None) -> rules.Pool:
     """The rules alone."""
-    return rules.Pool(design, size, 0, node, pagepool.Arena(), None)
+    return rules.Pool(size, 0, node, pagepool.Arena(), None, design)
 
 
 def take_out(pool: rules.Pool, n: int) -> list[Frame]:

@@ -35,7 +35,7 @@ def watched(design: str) -> tuple[Recorder, Pool, list[Frame]]:
     """A pool and 64 pages of it that are out; nothing seen yet."""
     machine = Recorder()
     watch = Watch(machine)
-    pool = watch.pool(Pool(design, 1024, 0, None, Arena(), None))
+    pool = watch.pool(Pool(1024, 0, None, Arena(), None, design))
     frames = pool.alloc_bulk(64)
     for frame in frames:
         watch.of(frame)
@@ -128,7 +128,7 @@ def test_lines_are_shared_as_in_the_c_core() -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_what_the_model_gets_needs_a_line(design: str) -> None:
-    pool = Pool(design, 64, 0, None, Arena(), None)
+    pool = Pool(64, 0, None, Arena(), None, design)
     pool.way.shared_by_all = 0  # type: ignore[attr-defined]
     with pytest.raises(NoLine, match="shared_by_all: say in LAYOUT"):
         Watch(Recorder()).pool(pool)

@@ -45,7 +45,7 @@ class _TcpStream:
         self.knobs = knobs
         self.chance = Chance(seed)
         self.napi = Napi()
-        self.pool = Pool("ring", knobs["pool-size"], 0, None, Arena(), None)
+        self.pool = Pool(knobs["pool-size"], 0, None, Arena(), None)
         self.pool.cache.size = cache
         self.pool.refill_to = refill
         if knobs["napi-direct"]:

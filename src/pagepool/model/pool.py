@@ -149,7 +149,7 @@ class PagePool:
                 else Dma(device, dma_dir, dma_sync, self._part, track_mappings)
             )
             source = Arena() if provider is None else provider
-            self._pool = Pool(self._design, ring, high, nid, source, dma)
+            self._pool = Pool(ring, high, nid, source, dma, self._design)
             self._pool.napi = napi
             if self._checked:
                 at = 0 if device is None else start

@@ -29,12 +29,12 @@ class Pool:
 
     def __init__(
         self,
-        design: str,
         size: int,
         order: int,
         node: int | None,
         provider: Provider,
         dma: Dma | None,
+        design: str = "ring",
     ) -> None:
         """Empty: pages come when the first is allocated."""
         self.id = next(_ids)

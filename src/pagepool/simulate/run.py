@@ -56,7 +56,7 @@ class _Run:
         self.machine.new_line = self._worn_line
         self.watch = Watch(self.machine)
         self.arena = Arena()
-        self.pool = self.watch.pool(Pool(design, MAX_POOL_SIZE, 0, None, self.arena, None))
+        self.pool = self.watch.pool(Pool(MAX_POOL_SIZE, 0, None, self.arena, None, design))
         self.hand_over = hand_over
         self.blocks = -(-pages // hand_over)
         self.full = False  # were all pages handed out once?

@@ -78,8 +78,8 @@ LAYOUT: dict[type, dict[str, str | None]] = {
         "refused": LANE_HEAD,
         "thread": None,
     },
-    Cache: {"pages": None},
-    LinkedCache: {"top": None, "cached": None},
+    Cache: {"pages": None, "size": None},
+    LinkedCache: {"pages": None, "size": None, "top": None, "cached": None},
     Counters: {
         "alloc_fast": POOL,
         "recycle_cached": POOL,
@@ -95,7 +95,7 @@ LAYOUT: dict[type, dict[str, str | None]] = {
         "napi": POOL,
         **dict.fromkeys(["id", "order", "node", "provider", "dma", "poison", "dying", "cache"]),
         **dict.fromkeys(["way", "frag", "frag_offset", "frag_users", "count", "in_flight"]),
-        **dict.fromkeys(["allocations", "refused_in_cache"]),
+        **dict.fromkeys(["allocations", "refused_in_cache", "refill_to"]),
     },
     Frame: {
         **dict.fromkeys(["order", "node", "pfmemalloc", "holders", "users", "pool"], METADATA),
