@@ -376,8 +376,8 @@ void pp_lane_retract(struct page_pool *pool, struct pp_lane *lane)
 			refuse_entry(pool, lane, entries[i]);
 			pp_spin_unlock(&lane->lock);
 		}
-		while (good)
-			leave_for_good(pool, lane, pages[--good]);
+		for (size_t i = 0; i < good; i++)
+			leave_for_good(pool, lane, pages[i]);
 	}
 }
 

@@ -354,21 +354,25 @@ struct pp_consumer_stats {
 #define PP_PENDING_REF (1ull << 50)
 
 struct page_pool {
+	/* What every put reads, on whatever CPU, so nothing that changes at each allocation is
+	 * here. Constant, but for napi. */
+	uintptr_t owner PP_ALIGNED(PP_CACHELINE); /* in its pages: the pool, see PP_OWNER_SPECIAL */
+	uintptr_t held_base;                      /* see pp_held() */
+	struct pp_napi *napi; /* never NULL; consumer writes, anyone reads, atomic */
+	struct pp_page *all;  /* the provider's metadata */
+	uintptr_t to_record;  /* checked: from a page's metadata to its record */
+	uint32_t id;
+	bool checked;
+	bool formalities; /* mapped or checked: pages do not just come and go */
+	bool lanes_on;    /* PP_DESIGN_OURS */
+	bool no_ring;     /* pages come back by lanes, or by a list */
+	bool list_cache;  /* PP_LIST_CACHE */
+	bool detour;      /* checked, or the cache is a list: not the common allocation */
+	bool has_stats;
+
 	/* consumer, every allocation and direct put */
 	struct pp_cache cache PP_ALIGNED(PP_CACHELINE);
-	struct pp_napi *napi; /* never NULL; consumer writes, anyone reads, atomic */
-	uintptr_t held_base;  /* see pp_held(); constant */
-	uintptr_t owner;      /* in its pages: the pool, with PP_OWNER_SPECIAL if it is; constant */
-	uintptr_t to_record;  /* checked: from a page's metadata to its record; constant */
-	struct pp_page *all;  /* the provider's metadata; constant */
-	uint32_t id;          /* constant */
-	uint32_t cache_top;   /* the cache is a list: index + 1 */
-	bool checked;         /* constant, as the following */
-	bool formalities;     /* mapped or checked: pages do not just come and go */
-	bool lanes_on;        /* PP_DESIGN_OURS */
-	bool no_ring;         /* pages come back by lanes, or by a list */
-	bool list_cache;      /* PP_LIST_CACHE */
-	bool detour;          /* checked, or the cache is a list: not the common allocation */
+	uint32_t cache_top;                         /* the cache is a list: index + 1 */
 	struct pp_page *pages[PP_ALLOC_CACHE_SIZE]; /* the cache: pages[0 .. cached - 1] */
 
 	/* consumer, refill and slow path; read by anyone, atomic */
@@ -399,7 +403,6 @@ struct page_pool {
 	unsigned flags;  /* PP_FLAG_* */
 	unsigned design; /* PP_DESIGN_* */
 	uint8_t order;
-	bool has_stats;
 	bool checked_full;
 	uint32_t poison_offset; /* checked, not fully: where in a page, bytes */
 	bool own_provider;      /* made with the pool */
