@@ -219,6 +219,8 @@ def test_when_it_is_full(design: str, room: int) -> None:
     assert pool.in_flight.pages == 128 - (64 - room)
     rules.Pool.put_bulk(frames[79:])
     assert pool.stats.recycle_ring_full == 64 - room + 1  # a call
+    assert pool.stats.recycle_ring == 15 + room
+    assert pool.in_flight.pages == 15 + room
 
 
 def test_a_list_that_was_emptied_begins_anew() -> None:
@@ -472,3 +474,5 @@ def test_the_ways_are_what_the_names_say() -> None:
         "list-ring-cache": "LinkedRing",
     }
     assert isinstance(lanes.Lanes(64).ring, ring.Ring)
+    linked = {name for name in kinds if type(designs.make_cache(name)).__name__ == "LinkedCache"}
+    assert linked == {"list", "list-cache", "list-ring-cache"}

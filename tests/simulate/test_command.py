@@ -153,7 +153,7 @@ def test_a_line_needs_two_cpus_of_the_process() -> None:
 
 
 def test_the_documentation_says_what_the_command_says() -> None:
-    block = re.compile(r"^```console\n\$ pagepool simulate(.*)\n(.*?)^```", re.M | re.S)
+    block = re.compile(r"^```console\n\$ pagepool simulate([^\n]*)\n(.*?)^```", re.M | re.S)
     blocks = block.findall(DOCS.read_text())
     assert blocks
     for arguments, expected in blocks:

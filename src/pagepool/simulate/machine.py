@@ -190,7 +190,6 @@ class Machine:
 
     def run(self) -> None:
         """Until one of them stops it. Raises what a CPU's code raises."""
-        # Far less than the default: what runs here is small.
         threads = [
             threading.Thread(target=self._run_cpu, args=(cpu,), daemon=True) for cpu in self.cpus
         ]
