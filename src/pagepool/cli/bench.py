@@ -541,7 +541,7 @@ class _Session:
         if short:
             _say(_short_warning(short, collector))
         if disturbed := collector.disturbed():
-            _say(_disturbed_warning(disturbed))
+            _say(_disturbed_warning(disturbed, collector.settings.get("suite", "simple")))
         if status == INTERRUPTED:
             records = len(collector.records)
             what = "nothing was measured" if not records else f"{records} records were kept"
@@ -648,12 +648,13 @@ def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:
     )
 
 
-def _disturbed_warning(disturbed: list[tuple[str, float]]) -> str:
+def _disturbed_warning(disturbed: list[tuple[str, float]], suite: str) -> str:
     name, share = min(disturbed, key=lambda item: item[1])
     others = f" and {len(disturbed) - 1} more" if len(disturbed) > 1 else ""
     return (
         f"warning: {name}{others} had to share the CPU ({share:.0%} of the time was its own): "
-        "stop other programs, or choose another CPU with --cpu"
+        "stop other programs, or choose "
+        + ("another CPU with --cpu" if suite == "simple" else "other CPUs with taskset")
     )
 
 
