@@ -30,7 +30,9 @@ struct run {
 	struct bench_cross_cpu_result *result;
 	struct page_pool *pool; /* NULL: hand-over alone */
 	struct bench_queue *queues;
-	int *errors; /* of the threads, as cpus[] */
+	int *errors;    /* of the threads, as cpus[] */
+	uint64_t *ends; /* of stretches: so many for each returning CPU */
+	uint64_t stretches;
 	bool yields;
 	struct bench_gate gate;
 	/* The consumer has no more pages: those that wait may go. */
@@ -62,6 +64,12 @@ static uint64_t busy_ns(void)
 /* ---- the returning CPUs ------------------------------------------------------------------------
  */
 
+/* What a returning CPU notes. */
+struct log {
+	uint64_t *ends; /* of stretches */
+	uint64_t n, waits;
+};
+
 /* NULL: it is over. */
 static PP_COLD void *wait_for_page(struct run *run, struct bench_queue *queue, uint64_t *waits)
 {
@@ -78,26 +86,44 @@ static PP_COLD void *wait_for_page(struct run *run, struct bench_queue *queue, u
 	return page;
 }
 
-#define RETURN_PAGES(put)                                            \
-	do {                                                         \
-		uint64_t i_, loops_ = rec->loops;                    \
-                                                                     \
-		time_bench_start(rec);                               \
-		for (i_ = 0; i_ < loops_; i_++) {                    \
-			void *page = bench_queue_pop(queue);         \
-                                                                     \
-			if (unlikely(!page)) {                       \
-				page = wait_for_page(run, queue, n); \
-				if (!page)                           \
-					break;                       \
-			}                                            \
-			put;                                         \
-		}                                                    \
-		time_bench_stop(rec, i_);                            \
+/* When a stretch ended; 0 when the clock fails, and time_bench_stop() will see it fail. */
+static uint64_t now(const struct time_bench_record *rec)
+{
+	uint64_t ns;
+
+	return rec->clock.wall(rec->clock.ctx, &ns) ? 0 : ns;
+}
+
+#define RETURN_PAGES(put)                                                                         \
+	do {                                                                                      \
+		uint64_t i_ = 0, loops_ = rec->loops;                                             \
+                                                                                                  \
+		time_bench_start(rec);                                                            \
+		while (i_ < loops_) {                                                             \
+			uint64_t left_ = loops_ - i_;                                             \
+			uint64_t end_ =                                                           \
+				i_ + (left_ < BENCH_CROSS_CPU_STRETCH ? left_                     \
+								      : BENCH_CROSS_CPU_STRETCH); \
+                                                                                                  \
+			for (; i_ < end_; i_++) {                                                 \
+				void *page = bench_queue_pop(queue);                              \
+                                                                                                  \
+				if (unlikely(!page)) {                                            \
+					page = wait_for_page(run, queue, &log->waits);            \
+					if (!page)                                                \
+						break;                                            \
+				}                                                                 \
+				put;                                                              \
+			}                                                                         \
+			if (i_ < end_)                                                            \
+				break;                                                            \
+			log->ends[log->n++] = now(rec);                                           \
+		}                                                                                 \
+		time_bench_stop(rec, i_);                                                         \
 	} while (0)
 
 static TIMED void return_to_pool(struct time_bench_record *rec, struct run *run,
-				 struct bench_queue *queue, uint64_t *n)
+				 struct bench_queue *queue, struct log *log)
 {
 	struct page_pool *pool = run->pool;
 
@@ -105,7 +131,7 @@ static TIMED void return_to_pool(struct time_bench_record *rec, struct run *run,
 }
 
 static TIMED void return_nowhere(struct time_bench_record *rec, struct run *run,
-				 struct bench_queue *queue, uint64_t *n)
+				 struct bench_queue *queue, struct log *log)
 {
 	/* The optimizer must not find out that nobody wants the page. */
 	RETURN_PAGES(__asm__ __volatile__("" : : "r"(page) : "memory"));
@@ -116,22 +142,50 @@ struct place {
 	unsigned index;
 };
 
+static int by_size(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+
+	return (one > other) - (one < other);
+}
+
+static void find_median(struct bench_cross_cpu_cpu *me, const struct log *log)
+{
+	uint64_t n = me->rec.invoke_count / BENCH_CROSS_CPU_STRETCH;
+	uint64_t before = me->rec.start_ns;
+
+	me->stretch = n ? BENCH_CROSS_CPU_STRETCH : me->rec.invoke_count;
+	me->median_ns = me->rec.time_interval_ns;
+	if (!n)
+		return;
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t end = log->ends[i];
+
+		log->ends[i] = end - before;
+		before = end;
+	}
+	qsort(log->ends, n, sizeof(*log->ends), by_size);
+	me->median_ns = log->ends[(n - 1) / 2];
+}
+
 static int time_returning(struct time_bench_record *rec, void *data)
 {
 	struct place *place = data;
 	struct run *run = place->run;
 	struct bench_cross_cpu_cpu *me = &run->result->cpus[place->index];
 	struct bench_queue *queue = &run->queues[place->index];
-	uint64_t waits = 0, busy;
+	struct log log = {.ends = run->ends + place->index * run->stretches};
+	uint64_t busy;
 
 	bench_gate_pass(&run->gate);
 	busy = busy_ns();
 	if (run->pool)
-		return_to_pool(rec, run, queue, &waits);
+		return_to_pool(rec, run, queue, &log);
 	else
-		return_nowhere(rec, run, queue, &waits);
+		return_nowhere(rec, run, queue, &log);
 	me->busy_ns = busy_ns() - busy;
-	me->waits = waits;
+	me->waits = log.waits;
+	find_median(me, &log);
 	if (run->pool)
 		bench_flush(run->pool);
 	return 0;
@@ -392,12 +446,20 @@ int bench_cross_cpu_run(const struct bench_cross_cpu_params *params,
 	bench_gate_init(&run.gate, n + 1, run.yields);
 	run.queues = aligned_alloc(128, n * sizeof(*run.queues));
 	run.errors = calloc(n + 1, sizeof(*run.errors));
-	if (run.queues && run.errors) {
+	/* One that is not whole at the end. */
+	run.stretches = (params->loops ? params->loops : BENCH_CROSS_CPU_DEFAULT_LOOPS) /
+				BENCH_CROSS_CPU_STRETCH +
+			1;
+	run.ends = calloc(n * run.stretches, sizeof(*run.ends));
+	if (run.queues && run.errors && run.ends) {
 		memset(run.queues, 0, n * sizeof(*run.queues));
 		err = run_with_queues(&run);
 	} else {
-		err = fail(result, -ENOMEM, "no memory for %u queues", n);
+		err = fail(result, -ENOMEM,
+			   "no memory for %u queues and times of %" PRIu64 " pages", n,
+			   run.stretches * BENCH_CROSS_CPU_STRETCH);
 	}
+	free(run.ends);
 	free(run.errors);
 	free(run.queues);
 	return err;

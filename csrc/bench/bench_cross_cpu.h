@@ -8,6 +8,9 @@
  * consumer or the returning CPU, and the queue is part of it. What the queue alone costs the same
  * loop without a pool tells.
  *
+ * When one side loses its CPU for a moment, the other waits, too; so beside the sum of the whole
+ * loop there is the median of its stretches of BENCH_CROSS_CPU_STRETCH pages.
+ *
  * Written against the public pagepool.h. After the loops the pool's statistics are held against
  * what was done.
  */
@@ -27,6 +30,7 @@
 #define BENCH_CROSS_CPU_DEFAULT_LOOPS 10000000u
 /* The kernel module's; the pool makes PP_MAX_POOL_SIZE of it, as the kernel does since 6.17. */
 #define BENCH_CROSS_CPU_POOL_SIZE 32000
+#define BENCH_CROSS_CPU_STRETCH 4096u
 #define BENCH_CROSS_CPU_MAX_RETURNING (BENCH_MAX_THREADS - 1)
 
 struct bench_cross_cpu_params {
@@ -49,6 +53,9 @@ struct bench_cross_cpu_cpu {
 	int cpu;                      /* its number; of a thread that is not pinned, the thread's */
 	/* How often it had to wait: a returning CPU for an empty queue, the consumer for a full. */
 	uint64_t waits;
+	/* A returning CPU's: the lower median of its whole stretches, and pages in one; a loop
+	 * shorter than a stretch is one. */
+	uint64_t median_ns, stretch;
 	uint64_t busy_ns; /* of rec.time_interval_ns, how much the thread was running */
 };
 

@@ -93,7 +93,14 @@ def cross_cpu(job: CrossCpuJob) -> CpusDone:
     cpus = job.cpus or tuple(range(n + 1))
     # One after the other a little slower, and the consumer is as fast as all together.
     returning = [
-        done(cpu, name, n, job.loops, (price + i) * job.loops, {"queue empty": 7 + i})
+        done(
+            cpu,
+            name,
+            n,
+            job.loops,
+            (price + i + 3) * job.loops,
+            {"queue empty": 7 + i, "pages": 4096, "median ns": (price + i) * 4096},
+        )
         for i, cpu in enumerate(cpus[:-1])
     ]
     last = done(cpus[-1], name, n, n * job.loops, price * job.loops, {"queue full": 1234})

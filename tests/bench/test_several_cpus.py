@@ -113,10 +113,11 @@ def test_counts_are_in_the_json(fake: Fake) -> None:
     assert again == results
     handover, _, _, cpu, consumer, total = again.builds[0].records
     assert handover.name == "page_pool_cross_cpu_handover" and handover.kind == "cpu"
-    assert cpu.counts == {"queue empty": 7} and consumer.counts == {"queue full": 1234}
+    assert cpu.counts == {"queue empty": 7, "pages": 4096, "median ns": 40 * 4096}
+    assert consumer.counts == {"queue full": 1234}
     assert total.kind == "sum" and total.counts["ring full"] == 5
     # As the kernel: of whole cycles, over all CPUs, cut.
-    assert total.cycles_printed == 120 and total.cpus == 2
+    assert total.cycles_printed == (129 + 120) // 2 and total.cpus == 2
 
 
 # Order
@@ -207,7 +208,8 @@ def test_net_is_of_each_run() -> None:
     stream: list[Event] = [Started({}, settings, (), 3, ("ours",))]
     for run, (pool, handover) in enumerate([(30, 10), (50, 45), (44, 20)], 1):
         for name, ns in (("page_pool_cross_cpu_handover", handover), ("page_pool_cross_cpu", pool)):
-            returning = cross_cpu_record(name, ns, **{"queue empty": run})
+            medians = {"queue empty": run, "pages": 4096, "median ns": ns * 4096}
+            returning = cross_cpu_record(name, ns + 7, **medians)
             # The consumer's price is not part of it.
             consumer = cross_cpu_record(name, 1000, **{"queue full": 10 * run})
             stream += [
@@ -216,6 +218,7 @@ def test_net_is_of_each_run() -> None:
             ]
     (one,) = summarize_cross_cpu(collected(stream))
     assert (one.ns, one.ns_min, one.ns_max) == (44, 30, 50)
+    assert one.mean == 51
     assert (one.handover, one.net, one.net_min, one.net_max) == (20, 20, 5, 24)
     assert (one.queue_empty, one.queue_full, one.fell_out) == (6, 60, None)
 

@@ -136,6 +136,11 @@ static void check_records(const struct bench_cross_cpu_params *params,
 		CHECK(cpu->rec.invoke_count == params->loops * times);
 		CHECK(cpu->rec.time_interval_ns > 0);
 		CHECK(cpu->cpu == (int)i);
+		if (i < params->returning) {
+			CHECK(cpu->stretch == (params->loops < 4096 ? params->loops : 4096));
+			CHECK(cpu->median_ns > 0);
+			CHECK(cpu->median_ns <= cpu->rec.time_interval_ns);
+		}
 	}
 }
 
@@ -235,11 +240,14 @@ TEST(out_of_pages_ends_it)
 	static struct pp_page *pages[2048];
 	struct pp_provider *provider;
 	int errors[3];
+	uint64_t ends[2];
 	size_t n = 0;
 
 	CHECK(queues);
 	memset(queues, 0, 2 * sizeof(*queues));
 	run.errors = errors;
+	run.ends = ends;
+	run.stretches = 1;
 	arena.limit = (size_t)4 << 20;
 	CHECK(!pp_arena_create(&arena, &provider));
 	p.provider = provider;
@@ -260,6 +268,23 @@ TEST(out_of_pages_ends_it)
 	page_pool_destroy(run.pool);
 	pp_provider_put(provider);
 	free(queues);
+}
+
+TEST(median_of_stretches)
+{
+	/* Whole ones of 40, 10, 900 and 20; what follows is none. */
+	uint64_t ends[] = {1040, 1050, 1950, 1970, 1971};
+	struct log log = {.ends = ends, .n = 5};
+	struct bench_cross_cpu_cpu me = {.cpu = 0};
+
+	me.rec.start_ns = 1000;
+	me.rec.time_interval_ns = 971;
+	me.rec.invoke_count = 4 * BENCH_CROSS_CPU_STRETCH + 7;
+	find_median(&me, &log);
+	CHECK(me.median_ns == 20 && me.stretch == BENCH_CROSS_CPU_STRETCH);
+	me.rec.invoke_count = 1234;
+	find_median(&me, &log);
+	CHECK(me.median_ns == 971 && me.stretch == 1234);
 }
 
 TEST(another_road_is_an_error)

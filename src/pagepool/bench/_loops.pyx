@@ -128,6 +128,8 @@ cdef extern from "bench/bench_cross_cpu.h" nogil:
         time_bench_record rec
         int cpu
         uint64_t waits
+        uint64_t median_ns
+        uint64_t stretch
         uint64_t busy_ns
 
     struct bench_cross_cpu_result:
@@ -442,7 +444,13 @@ def cross_cpu(
             CpuTiming(
                 result.cpus[i].cpu,
                 _timing(&result.cpus[i].rec),
-                {("queue full" if i == returning else "queue empty"): result.cpus[i].waits},
+                {"queue full": result.cpus[i].waits}
+                if i == returning
+                else {
+                    "queue empty": result.cpus[i].waits,
+                    "pages": result.cpus[i].stretch,
+                    "median ns": result.cpus[i].median_ns,
+                },
                 result.cpus[i].busy_ns,
             )
             for i in range(returning + 1)

@@ -128,6 +128,11 @@ def build_label(design: str, designs: tuple[str, ...], prefix: str | None) -> st
     return design if prefix is None else f"{prefix}-{design}"
 
 
+def median_ns(record: Record) -> float:
+    """Nanoseconds per page in the median round or stretch of a record that has counted it."""
+    return record.counts["median ns"] / record.counts["pages"]
+
+
 def _summary(name: str, records: list[Record]) -> Summary:
     ns = [record.ns for record in records if record.ns is not None]
     cycles = [record.cycles for record in records if record.cycles is not None]

@@ -8,7 +8,7 @@ from statistics import fmean, median_low
 from typing import NamedTuple
 
 from pagepool.bench import _loops, suite
-from pagepool.bench.collect import Collector
+from pagepool.bench.collect import Collector, median_ns
 from pagepool.bench.errors import SettingsError, WorkerDied
 from pagepool.bench.events import (
     Event,
@@ -111,12 +111,12 @@ def _one_design(worker: Worker, run: int, job: CrossCpuJob) -> Generator[Event, 
             yield Notice(run, _PREFIX + text)
     if len(measured) == 2:
         handed, pool = (
-            fmean(cpu.time_interval_ns / cpu.invoke_count for cpu in done.cpus[:-1])
+            fmean(cpu.counts["median ns"] / cpu.counts["pages"] for cpu in done.cpus[:-1])
             for done in measured
         )
         yield Notice(
             run,
-            f"{_PREFIX}{pool:.3f} ns a page, {handed:.3f} of it the hand-over: "
+            f"{_PREFIX}median {pool:.3f} ns a page, {handed:.3f} of it the hand-over: "
             f"net {pool - handed:.3f} ns",
         )
 
@@ -157,9 +157,9 @@ def _facts(
 class CrossCpuSummary(NamedTuple):
     """One design over all runs; ns per page, mean of the returning CPUs, median of the runs.
 
-    ``handover`` is the same loop without the pool, ``net`` the difference in each run; ``None``
-    where a run had only one of them. The counts are sums over all runs; ``fell_out`` is ``None``
-    without statistics.
+    ``ns`` is the mean of each CPU's median stretch, ``mean`` that of the whole loops. ``handover``
+    is the same loop without the pool, ``net`` the difference in each run; ``None`` where a run had
+    only one of them. The counts are sums over all runs; ``fell_out`` is ``None`` without statistics.
     """
 
     design: str
@@ -167,6 +167,7 @@ class CrossCpuSummary(NamedTuple):
     ns: float
     ns_min: float
     ns_max: float
+    mean: float
     handover: float | None
     net: float | None
     net_min: float | None
@@ -184,16 +185,20 @@ def summarize_cross_cpu(collector: Collector) -> list[CrossCpuSummary]:
 
 def _summary(design: str, runs: list[list[Record]]) -> CrossCpuSummary | None:
     pool: list[float] = []
+    means: list[float] = []
     handover: list[float] = []
     net: list[float] = []
     empty = full = 0
     fell_out: int | None = None
     for records in runs:
-        both = (_mean(records, NAME), _mean(records, HANDOVER_NAME))
-        pool += [both[0]] if both[0] is not None else []
-        handover += [both[1]] if both[1] is not None else []
-        if both[0] is not None and both[1] is not None:
-            net.append(both[0] - both[1])
+        returned, handed = _returning(records, NAME), _returning(records, HANDOVER_NAME)
+        if returned:
+            pool.append(fmean(map(median_ns, returned)))
+            means.append(fmean(record.ns or 0.0 for record in returned))
+        if handed:
+            handover.append(fmean(map(median_ns, handed)))
+        if returned and handed:
+            net.append(pool[-1] - handover[-1])
         for record in records:
             if record.name == NAME:
                 empty += record.counts.get("queue empty", 0)
@@ -208,6 +213,7 @@ def _summary(design: str, runs: list[list[Record]]) -> CrossCpuSummary | None:
         ns=median_low(pool),
         ns_min=min(pool),
         ns_max=max(pool),
+        mean=median_low(means),
         handover=median_low(handover) if handover else None,
         net=median_low(net) if net else None,
         net_min=min(net) if net else None,
@@ -218,11 +224,6 @@ def _summary(design: str, runs: list[list[Record]]) -> CrossCpuSummary | None:
     )
 
 
-def _mean(records: list[Record], name: str) -> float | None:
-    """Over the CPUs that return; the consumer is the one that counts full queues."""
-    figures = [
-        record.ns
-        for record in records
-        if record.name == name and "queue empty" in record.counts and record.ns is not None
-    ]
-    return fmean(figures) if figures else None
+def _returning(records: list[Record], name: str) -> list[Record]:
+    """Those of the CPUs that return; the consumer has no median, and counts full queues."""
+    return [r for r in records if r.name == name and r.ns is not None and "median ns" in r.counts]

@@ -8,7 +8,7 @@ from statistics import fmean, median_low
 from typing import Literal, NamedTuple
 
 from pagepool.bench import _loops, suite
-from pagepool.bench.collect import Collector
+from pagepool.bench.collect import Collector, median_ns
 from pagepool.bench.errors import SettingsError, WorkerDied
 from pagepool.bench.events import (
     Event,
@@ -21,7 +21,7 @@ from pagepool.bench.events import (
 )
 from pagepool.bench.process import Worker
 from pagepool.bench.protocol import CpusDone, Failed, Pools, Ready, StormJob
-from pagepool.results.model import Machine, Record
+from pagepool.results.model import Machine
 
 DEFAULT_LOOPS = _loops.STORM_DEFAULT_LOOPS
 MAX_PRODUCERS = _loops.STORM_MAX_PRODUCERS
@@ -215,7 +215,7 @@ def summarize_storm(collector: Collector) -> list[StormSummary]:
                 if not cpus:
                     continue
                 key = (number, design)
-                medians.setdefault(key, []).append(fmean(map(median_round, cpus)))
+                medians.setdefault(key, []).append(fmean(map(median_ns, cpus)))
                 means.setdefault(key, []).append(fmean(record.ns or 0.0 for record in cpus))
     middle = {key: median_low(values) for key, values in medians.items()}
 
@@ -237,8 +237,3 @@ def summarize_storm(collector: Collector) -> list[StormSummary]:
         )
         for key in order
     ]
-
-
-def median_round(record: Record) -> float:
-    """Nanoseconds per page in a producer's median round."""
-    return record.counts["median ns"] / record.counts["pages"]
