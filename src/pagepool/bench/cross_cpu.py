@@ -159,7 +159,7 @@ class CrossCpuSummary(NamedTuple):
 
     ``ns`` is the mean of each CPU's median stretch, ``mean`` that of the whole loops. ``handover``
     is the same loop without the pool, ``net`` the difference in each run; ``None`` where a run had
-    only one of them. The counts are sums over all runs; ``fell_out`` is ``None`` without statistics.
+    only one of them. The counts are sums over all runs; ``fell_out``: ``None`` without statistics.
     """
 
     design: str
