@@ -8,10 +8,10 @@
  * unmaps, and neither goes on before it is done:
  *
  *   page->mapped    0              not mapped
- *                   pool           mapped by this pool, nobody is at it
- *                   pool | BUSY    somebody syncs or unmaps it right now
+ *                   id             mapped by the pool with this id, nobody is at it
+ *                   id | BUSY      somebody syncs or unmaps it right now
  *
- *   - whoever wants to sync or unmap claims the page (pool to pool | BUSY, in one step) and stores
+ *   - whoever wants to sync or unmap claims the page (id to id | BUSY, in one step) and stores
  *     what it is afterwards;
  *   - who finds another at it waits: destroy, since it promises that nothing touches the device
  *     after it has returned; a page that leaves, since its memory may be somebody else's the next
@@ -66,7 +66,7 @@ enum claimed {
 };
 
 /* The claim ends: the page is mapped by the pool still, or by none (0). */
-static void end_claim(struct pp_page *page, uintptr_t mapped)
+static void end_claim(struct pp_page *page, uint32_t mapped)
 {
 	/* relaxed: looked for only by the thread that it names. */
 	pp_store_relaxed(&page->claimant, 0u);
@@ -89,11 +89,11 @@ static PP_COLD enum claimed claim_again(struct pp_page *page, uint32_t claimant,
 static enum claimed claim(const struct page_pool *pool, struct pp_page *page, bool unmaps)
 {
 	const uint32_t self = pp_check_number();
-	uintptr_t mine = (uintptr_t)pool;
+	uint32_t mine = pool->id;
 	unsigned spins = 0;
 
 	for (;;) {
-		uintptr_t mapped = mine;
+		uint32_t mapped = mine;
 		uint32_t claimant;
 
 		/* acquire: the mapping, and what the last claimant did, come before what is done to
@@ -114,7 +114,7 @@ static enum claimed claim(const struct page_pool *pool, struct pp_page *page, bo
 }
 
 /* What was CLAIMED is done; but a callback may have ended it. */
-static void unclaim(struct pp_page *page, bool unmaps, uintptr_t mapped)
+static void unclaim(struct pp_page *page, bool unmaps, uint32_t mapped)
 {
 	/* relaxed: as in claim(). */
 	if (likely(pp_load_relaxed(&page->claimant) ==
@@ -156,7 +156,7 @@ size_t pp_dma_map(struct page_pool *pool, struct pp_page **pages, size_t n)
 		}
 		if (dma->tracked)
 			/* release: who finds it mapped finds the address. */
-			pp_store_release(&page->mapped, (uintptr_t)pool);
+			pp_store_release(&page->mapped, pool->id);
 		pages[mapped++] = page;
 	}
 	return mapped;
@@ -194,7 +194,7 @@ static void scrub_chunk(struct page_pool *pool, struct pp_page *pages, void *unu
 		/* acquire: if somebody else has unmapped it a moment ago, that comes before the end
 		 * of destroy, after which the device may go. Whether it is this pool's does not
 		 * change any more but to no. */
-		if ((pp_load_acquire(&page->mapped) & ~PP_MAPPED_BUSY) != (uintptr_t)pool ||
+		if ((pp_load_acquire(&page->mapped) & ~PP_MAPPED_BUSY) != pool->id ||
 		    claim(pool, page, true) != CLAIMED)
 			continue;
 		dma->device->ops->unmap(dma->device, page->dma, length(pool), dma->dir);
@@ -229,7 +229,7 @@ uint32_t pp_dma_sync(struct page_pool *pool, struct pp_page *page, uint32_t size
 	}
 	dma->device->ops->sync(dma->device, page->dma, dma->offset, size, dma->dir, false);
 	if (dma->tracked && likely(claimed == CLAIMED))
-		unclaim(page, false, (uintptr_t)pool);
+		unclaim(page, false, pool->id);
 	return size;
 }
 
@@ -259,7 +259,7 @@ void page_pool_dma_sync_for_cpu(const struct page_pool *pool, struct pp_page *pa
 		return;
 	dma->device->ops->sync(dma->device, page->dma, dma->offset + offset, size, dma->dir, true);
 	if (dma->tracked && likely(claimed == CLAIMED))
-		unclaim(page, false, (uintptr_t)pool);
+		unclaim(page, false, pool->id);
 }
 
 /* ---- facts ------------------------------------------------------------------------------------

@@ -257,20 +257,26 @@ static size_t consume(struct page_pool *pool, struct pp_lane *lane, bool held_ba
 	int nid = pool->nid;
 	size_t got = 0;
 
-	if (head == end) {
-		/* acquire: pairs with the release of pp_lane_put(). What was held back was seen
-		 * before it is published. */
-		uint64_t now = pp_load_acquire(held_back ? &lane->tail : &lane->published);
+	while (got < n) {
+		uint64_t entry;
+		struct pp_page *page;
+		uint16_t *held;
 
-		if ((int64_t)(now - end) <= 0)
-			return 0;
-		lane->seen = end = now;
-	}
-	while (got < n && head != end) {
+		if (head == end) {
+			/* acquire: pairs with the release of pp_lane_put(). What was held back was
+			 * seen before it is published. */
+			uint64_t now = pp_load_acquire(held_back ? &lane->tail : &lane->published);
+
+			if ((int64_t)(now - end) <= 0)
+				break;
+			end = now;
+			/* relaxed: for who counts what is held back. */
+			pp_store_relaxed(&lane->seen, end);
+		}
 		/* relaxed: ordered by the load above. */
-		uint64_t entry = pp_load_relaxed(&lane->entries[head++ & lane->mask]);
-		struct pp_page *page = page_of(pool, entry);
-		uint16_t *held = pp_held(pool, page);
+		entry = pp_load_relaxed(&lane->entries[head++ & lane->mask]);
+		page = page_of(pool, entry);
+		held = pp_held(pool, page);
 
 		/* relaxed: only the consumer and the provider's next owner write it, after it had
 		 * come back; whoever puts it twice this very moment by another road, and gets it
@@ -342,7 +348,9 @@ static size_t take_out(struct pp_lane *lane, uint64_t entries[AT_ONCE])
 		n = AT_ONCE;
 	for (uint64_t i = 0; i < n; i++)
 		entries[i] = pp_load_relaxed(&lane->entries[(head + i) & lane->mask]);
+	/* release: as in consume(). relaxed: likewise. */
 	pp_store_release(&lane->head, head + n);
+	pp_store_relaxed(&lane->seen, head + n);
 	pp_spin_unlock(&lane->lock);
 	return n;
 }
@@ -437,13 +445,14 @@ struct pp_lanes_sum pp_lanes_sum(const struct page_pool *pool)
 		uint64_t refused = pp_load_acquire(&lane->refused);
 		uint64_t head = pp_load_acquire(&lane->head);
 		uint64_t published = pp_load_acquire(&lane->published);
+		uint64_t seen = pp_load_relaxed(&lane->seen);
 		uint64_t tail;
 
 		sum.released += pp_load_acquire(&lane->released);
 		tail = pp_load_acquire(&lane->tail);
 		sum.ring += tail - refused;
 		sum.inside += tail - head;
-		sum.held_back += tail - (head > published ? head : published);
+		sum.held_back += tail - (seen > published ? seen : published);
 		/* relaxed: independent counters, each by itself. */
 		sum.ring_full += pp_load_relaxed(&lane->ring_full);
 		sum.released_dying += pp_load_relaxed(&lane->released_dying);

@@ -1063,7 +1063,7 @@ int page_pool_create(const struct page_pool_params *params, struct page_pool **r
 			goto free_chunks;
 	}
 	/* relaxed: only uniqueness matters. */
-	pool->id = pp_fetch_add_relaxed(&last_id, 1u) + 1;
+	pool->id = (pp_fetch_add_relaxed(&last_id, 1u) + 1) & ~PP_MAPPED_BUSY;
 	if (params->napi) {
 		err = page_pool_enable_direct_recycling(pool, params->napi);
 		if (err)

@@ -67,20 +67,18 @@ struct pp_page {
 		};
 		uint64_t dma; /* in a pool that maps: by which address its device knows it */
 	};
-	/* In a pool that maps and tracks: that pool while it is mapped, PP_MAPPED_BUSY added while
-	 * somebody syncs or unmaps it, NULL else; see dma.c. Atomic. */
-	uintptr_t mapped;
+	/* In a pool that maps and tracks: its id while it is mapped, PP_MAPPED_BUSY added while
+	 * somebody syncs or unmaps it, 0 else; see dma.c. Atomic. */
+	uint32_t mapped;
+	/* In a list, or a cache that is one: the page behind it, index + 1, 0: none. Whoever has
+	 * the list. */
+	uint32_t link;
 	int16_t nid;   /* NUMA node; written while the provider owns the page */
 	uint8_t order; /* of the block that starts here; likewise, atomic */
 	uint8_t state; /* enum pp_page_state; owner of the moment, atomic */
-	union {
-		/* While it is PP_MAPPED_BUSY: which thread is at it, PP_CLAIM_UNMAPS added if it
-		 * unmaps; see dma.c. Claimant, atomic. */
-		uint32_t claimant;
-		/* In a list or a cache that is one: the page behind it, index + 1, 0: none. Whoever
-		 * has the list. */
-		uint32_t link;
-	};
+	/* While it is PP_MAPPED_BUSY: which thread is at it, PP_CLAIM_UNMAPS added if it unmaps;
+	 * see dma.c. Claimant, atomic. */
+	uint32_t claimant;
 } PP_ALIGNED(PP_CACHELINE);
 
 _Static_assert(sizeof(struct pp_page) == PP_CACHELINE, "a page's metadata is one cache line");
@@ -160,7 +158,7 @@ struct pp_provider {
 /* ---- device ------------------------------------------------------------------------------------
  */
 
-#define PP_MAPPED_BUSY ((uintptr_t)1)
+#define PP_MAPPED_BUSY (1u << 31)  /* ids have 31 bits */
 #define PP_CLAIM_UNMAPS (1u << 31) /* threads have 22 bits */
 
 struct pp_device_ops {

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pagepool.bench import list_tests
-from pagepool.cli.bench import parse_count
+from pagepool.cli._bench import parse_count
 from pagepool.results.model import Record
 from pagepool.results.reader import read
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pagepool.bench import machine
-from pagepool.cli.bench import fact_lines
+from pagepool.cli._bench import fact_lines
 from pagepool.results.headings import fact
 
 

@@ -19,7 +19,8 @@ from pagepool.bench import (
     Warned,
     WorkerDied,
 )
-from pagepool.cli.bench import _print_table, _Session, fact_lines
+from pagepool.cli._bench import fact_lines
+from pagepool.cli.bench import _print_table, _Session
 from pagepool.results import jsonio
 from pagepool.results.model import Record, ResultSet
 from pagepool.results.reader import read_stream

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,9 @@ model.Provider.has_magazines = engine_has_magazines()
 
 places = st.integers(0, 1 << 16)
 threads = st.sampled_from([False, False, False, True])
+designs = st.sampled_from(
+    ["ring", "ring", "ours", "ours", "ours", "list", "list-ring", "list-batch", "list-cache"]
+)
 sizes = st.one_of(st.integers(1, 5000), st.sampled_from([0, 64, 1024, 2048, 2049, 4096, 4097]))
 numbers = st.one_of(st.integers(1, 20), st.sampled_from([63, 64, 65, 128, 129, 200]))
 nodes = st.sampled_from([None, 0, 0, 1, 2, 1024, -1])
@@ -109,7 +113,7 @@ class SideBySide(RuleBasedStateMachine):
             assert got == expected, _first_difference(got, expected)
             self.count(got)
         for pool in self.model.pools:
-            type(self).met.update(pool._pool.count.__dict__)
+            type(self).met.update(dataclasses.asdict(pool._pool.stats))
             if pool.device is not None:
                 type(self).met.update(pool._pool.dma.count.__dict__)
         out = [arena.info.out for arena in self.model.arenas]
@@ -139,6 +143,7 @@ class SideBySide(RuleBasedStateMachine):
         devices=st.tuples(iommus, kinds),
         dma=st.tuples(rules_of_dma, rules_of_dma),
         out=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 3, 20, 70])), max_size=3),
+        which=st.lists(designs, min_size=3, max_size=3),
     )
     def start(
         self,
@@ -147,6 +152,7 @@ class SideBySide(RuleBasedStateMachine):
         devices: tuple[tuple[str, int, bool], ...],
         dma: tuple[dict[str, Any], dict[str, Any]],
         out: list[tuple[int, int]],
+        which: list[str],
     ) -> None:
         def make(w: World) -> None:
             for limit, reserve, node in arenas:
@@ -161,10 +167,12 @@ class SideBySide(RuleBasedStateMachine):
             self.make_device((kind, n, flag), -1)
             # The same at an odd place, where pages that are back may be such as cannot be touched.
             self.make_device((kind, n, flag), -1)
-        self.make_pool(0, 4, 0, None, None, None, {}, 0)
+        self.make_pool(0, 4, 0, None, None, None, {}, 0, which[2])
         for i, rules in enumerate(dma):
             usual = {"checked": True, "offset": 64} if i == 0 else {"track_mappings": False}
-            self.make_pool(len(arenas) + i, 64, 0, None, None, 3 * i, {**usual, **rules}, 0)
+            self.make_pool(
+                len(arenas) + i, 64, 0, None, None, 3 * i, {**usual, **rules}, 0, which[i]
+            )
         for pool, n in out:
             self.alloc(pool, n, False)
 
@@ -196,6 +204,7 @@ class SideBySide(RuleBasedStateMachine):
         device=st.one_of(st.none(), places, places),
         dma=rules_of_dma,
         wraps=st.sampled_from([0, 0, 1, 100, 1 << 31]),
+        design=designs,
     )
     def make_pool(
         self,
@@ -207,6 +216,7 @@ class SideBySide(RuleBasedStateMachine):
         device: int | None,
         dma: dict[str, Any],
         wraps: int,
+        design: str,
     ) -> None:
         """wraps: after how many pages the 32-bit counts do."""
         # Through a device at an even place pages are written to that are back: see start().
@@ -218,6 +228,7 @@ class SideBySide(RuleBasedStateMachine):
                 w.api.PagePool(
                     provider=w.arenas[arena % len(w.arenas)],
                     pool_size=pool_size,
+                    design=design,
                     order=order,
                     node=node,
                     napi=None if napi is None else w.napis[napi],
@@ -611,6 +622,10 @@ class SideBySide(RuleBasedStateMachine):
         return length, bytes(page.view()[start : start + length]), w.page(page)
 
     # -- settings, contexts, the end
+
+    @rule(pool=places, other=threads)
+    def flush(self, pool: int, other: bool) -> None:
+        self.both(lambda w: _pick(w.pools, pool).flush(), other)
 
     @rule(pool=places, node=nodes, other=threads)
     def update_nid(self, pool: int, node: int | None, other: bool) -> None:

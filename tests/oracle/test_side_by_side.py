@@ -18,19 +18,20 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
 
 from oracle.machine import SideBySide
-from pagepool.model import cache, checked, context, device, dma, iommu, provider, ring, rules
-from pagepool.model.counters import Counters, DmaCounters
+from pagepool.model import cache, checked, context, device, dma, iommu, provider, ring, rules, way
+from pagepool.model.counters import DmaCounters
 from pagepool.model.frame import Frame
 from pagepool.model.iommu import REASONS
+from pagepool.snapshot import PoolStats
 
-FEW = 150
+FEW = 250
 SEQUENCES = int(os.environ.get("PAGEPOOL_ORACLE_SEQUENCES", FEW))
 SEED = os.environ.get("PAGEPOOL_ORACLE_SEED")
 CALLS = 40
 ROUND = 1000  # hypothesis keeps what it has tried, 200 KB of each sequence
 
 EVERYTHING = {
-    *(field.name for field in dataclasses.fields(Counters)),
+    *(field.name for field in dataclasses.fields(PoolStats)),
     *(field.name for field in dataclasses.fields(DmaCounters)),
     *("OutOfPages", "WrongContext", "PoolClosed", "PageGone", "ForeignPage", "InvalidParameter"),
     *("DeviceGone", "DeviceFault", "NotSupported", "NoDescriptor", "Refused"),
@@ -94,17 +95,21 @@ def clear_one_by_one(self: ring.Ring, size: int) -> None:
 
 
 def waive_and_go_on(self: rules.Pool) -> None:
-    while len(self.cache) < 64 and (frame := self.ring.peek()) is not None:
-        self.ring.discard()
-        if self._wrong_node(frame):
-            self.count.alloc_waive += 1
-            self._leave(frame)
-        else:
+    wrong: Frame | None
+    while len(self.cache) < 64:
+        frames, wrong = self.way.take(64 - len(self.cache), self.node)
+        for frame in frames:
             self.cache.push(frame)
+        if wrong is None:
+            break
+        self.count.alloc_waive += 1
+        self._leave(wrong)
+    if not len(self.cache):
+        self.count.alloc_empty += 1
 
 
-def full_by_page(self: rules.Pool, pages: int) -> None:
-    self.count.recycle_ring_full += pages
+def full_by_page(self: way.Locked, pages: int) -> None:
+    self.recycle_ring_full += pages
 
 
 def reuse_not_cached(self: rules.Pool, frame: Frame) -> bool:
@@ -143,9 +148,9 @@ def unmapped_twice(self: dma.Dma) -> None:
 
 
 def everything_tracked(
-    self: dma.Dma, which: device.Device, way: device.Direction, sync: bool, part: range, _: bool
+    self: dma.Dma, which: device.Device, to: device.Direction, sync: bool, part: range, _: bool
 ) -> None:
-    original_dma(self, which, way, sync, part, True)
+    original_dma(self, which, to, sync, part, True)
 
 
 def newest_first(self: dma.Dma) -> None:
@@ -211,7 +216,7 @@ PLANTED: dict[str, tuple[type, str, Any]] = {
     "the oldest page of the cache first": (cache.Cache, "pop", oldest_first),
     "slots cleared one by one": (ring.Ring, "__init__", clear_one_by_one),
     "a refill goes on after a waive": (rules.Pool, "_refill", waive_and_go_on),
-    "ring_full counts pages": (rules.Pool, "_count_ring_full", full_by_page),
+    "ring_full counts pages": (way.Locked, "_count_full", full_by_page),
     "reuse in place is not cached": (rules.Pool, "_drop_rest", reuse_not_cached),
     "cache_full is not counted": (rules.Pool, "_recycle_in_cache", full_not_counted),
     "a page that is cut up and held counts as put": (rules.Pool, "_drop_rest", held_frag_counted),

@@ -233,6 +233,8 @@ class World:
             stats,
             dma_stats,
             pool.inflight,
+            pool.design,
+            pool.held_back,
             pool.node,
             pool.closed,
             pool.pool_size,

@@ -30,6 +30,13 @@ from pagepool.bench.simple import (
 )
 from pagepool.bench.storm import SPREADS, StormSummary, run_storm, summarize_storm
 from pagepool.bench.suite import DEFAULT_RUNS, MAX_LOOPS, MIN_LOOPS
+from pagepool.bench.workload import (
+    WORKLOADS,
+    Ran,
+    WorkloadCollector,
+    WorkloadEvent,
+    run_workload,
+)
 
 __all__ = [
     "BenchError",
@@ -43,6 +50,7 @@ __all__ = [
     "MAX_LOOPS",
     "MIN_LOOPS",
     "Notice",
+    "Ran",
     "Recorded",
     "RunStarted",
     "SPREADS",
@@ -53,12 +61,16 @@ __all__ = [
     "TestFailed",
     "TestStarted",
     "Warned",
+    "WORKLOADS",
     "WorkerDied",
     "build_label",
+    "WorkloadCollector",
+    "WorkloadEvent",
     "list_tests",
     "run_cross_cpu",
     "run_simple",
     "run_storm",
+    "run_workload",
     "select_tests",
     "summarize_cross_cpu",
     "summarize_storm",

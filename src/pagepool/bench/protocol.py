@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pagepool.bench._workloads import Outcome
+
 
 class Pools(msgspec.Struct, frozen=True):
     """What the pools under test are like.
@@ -61,6 +63,16 @@ class StormJob(msgspec.Struct, tag=True):
     pages: int = 0
     round_robin: bool = False
     bulk: int = 0
+
+
+class Play(msgspec.Struct, tag=True):
+    """Run a workload once; as `pagepool.bench._workloads.run`."""
+
+    workload: str
+    knobs: dict[str, int]
+    design: str
+    seed: int
+    reader_cpu: int
 
 
 class Ready(msgspec.Struct, tag=True):
@@ -125,6 +137,13 @@ class CpusDone(msgspec.Struct, tag=True):
     counts: dict[str, int]
 
 
+class Played(msgspec.Struct, tag=True):
+    """What a workload did; ``cpu_share`` as in `Done`."""
+
+    outcome: Outcome
+    cpu_share: float
+
+
 class Failed(msgspec.Struct, tag=True):
     """A job that gave no figure: the reason in one line, and its positive errno."""
 
@@ -132,5 +151,5 @@ class Failed(msgspec.Struct, tag=True):
     errno: int
 
 
-Request = Setup | Job | CrossCpuJob | StormJob
-Answer = Ready | Done | CpusDone | Failed
+Request = Setup | Job | CrossCpuJob | StormJob | Play
+Answer = Ready | Done | CpusDone | Played | Failed

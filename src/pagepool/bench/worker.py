@@ -17,7 +17,7 @@ import time
 
 import msgspec
 
-from pagepool.bench import _loops
+from pagepool.bench import _loops, _workloads
 from pagepool.bench.protocol import (
     Answer,
     CpuDone,
@@ -26,6 +26,8 @@ from pagepool.bench.protocol import (
     Done,
     Failed,
     Job,
+    Play,
+    Played,
     Pools,
     Ready,
     Request,
@@ -51,6 +53,8 @@ def main() -> int:
         if isinstance(request, Setup):
             pools = request.pools
             _send(answers, _set_up(request))
+        elif isinstance(request, Play):
+            _send(answers, _play(request))
         elif isinstance(request, Job):
             _send(answers, _measure(request, pools))
         else:
@@ -185,6 +189,22 @@ def _cpu_done(one: _loops.CpuTiming) -> CpuDone:
         cpu_share=min(share, 1.0),
         counts=one.counts,
     )
+
+
+def _play(play: Play) -> Played | Failed:
+    wall, busy = time.monotonic_ns(), time.thread_time_ns()
+    try:
+        outcome = _workloads.run(
+            play.workload,
+            play.knobs,
+            design=play.design,
+            seed=play.seed,
+            reader_cpu=play.reader_cpu,
+        )
+    except _workloads.WorkloadError as error:
+        return Failed(str(error), error.errno)
+    wall, busy = time.monotonic_ns() - wall, time.thread_time_ns() - busy
+    return Played(outcome, min(busy / wall, 1.0) if wall > 0 else 1.0)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import click
 COMMANDS = {
     "bench": ("pagepool.cli.bench", "Run the kernel's page_pool benchmarks on this pool."),
     "compare": ("pagepool.cli.compare", "Compare builds: the before/after table of a mail."),
+    "simulate": ("pagepool.cli.simulate", "Predict what a return costs with up to 128 CPUs."),
     "show": ("pagepool.cli.show", "List the results that files contain, and every oddity."),
 }
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
-from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pagepool.cli import workload
+from pagepool.cli._bench import JsonFile, Progress, Wrong, count, fact_lines, say
 from pagepool.cli._output import INTERRUPTED, split_globs
 
 if TYPE_CHECKING:
@@ -27,45 +27,6 @@ _SHOWN = (
     *("cpu", "pinned cpu", "kernel", "governor", "counter", "design", "pool", "queues"),
     *("spread", "puts", "pages a round", "statistics", "dma", "checked mode", "oversubscribed"),
 )
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-
-
-def parse_count(text: str) -> int:
-    """``1000000``, ``1_000_000``, ``10M``, ``1.5k`` or ``1e7`` as a number.
-
-    Raises ``ValueError`` for anything else, and for what is no whole number.
-    """
-    match = re.fullmatch(
-        r"(?P<digits>\d+(?:_\d+)*)(?P<fraction>\.\d+)?(?:[eE]\+?(?P<exponent>\d{1,2})"
-        r"|(?P<unit>[kKmMgG]))?",
-        text.strip(),
-        re.ASCII,
-    )
-    if match is None or len(text) > 40:
-        raise ValueError(f"{text!r} is no count")
-    value = Decimal(match["digits"].replace("_", "") + (match["fraction"] or ""))
-    value *= 10 ** int(match["exponent"] or 0) * _UNITS[(match["unit"] or "").lower()]
-    if value != int(value):
-        raise ValueError(f"{text!r} is no whole number")
-    return int(value)
-
-
-class _Wrong(click.ClickException):
-    """A setting that cannot be: one line, exit status 2."""
-
-    exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"pagepool bench: {self.message}", file=file, err=file is None)
-
-
-def _count(_ctx: click.Context, param: click.Parameter, value: str) -> int:
-    try:
-        return parse_count(value)
-    except ValueError:
-        what = f"{param.opts[0]} {value!r} is no count: use 1000000, 1_000_000, 10M or 1e7"
-        raise _Wrong(what) from None
 
 
 class _DefaultGroup(click.Group):
@@ -85,17 +46,20 @@ def command() -> None:
     """
 
 
+command.add_command(workload.command, "workload")
+
+
 def _designs(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str]:
     return [name.strip() for name in value.split(",")]
 
 
 def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
-    return [_count(_ctx, param, text) for text in value.split(",")]
+    return [count(_ctx, param, text) for text in value.split(",")]
 
 
 _loops = click.option(
     "--loops",
-    callback=_count,
+    callback=count,
     default="10M",
     show_default=True,
     metavar="N",
@@ -103,7 +67,7 @@ _loops = click.option(
 )
 _pages = click.option(
     "--loops",
-    callback=_count,
+    callback=count,
     default="10M",
     show_default=True,
     metavar="N",
@@ -111,7 +75,7 @@ _pages = click.option(
 )
 _runs = click.option(
     "--runs",
-    callback=_count,
+    callback=count,
     default="3",
     show_default=True,
     metavar="N",
@@ -199,7 +163,7 @@ def simple(
     130 after Ctrl-C; what was measured until then is printed and kept.
     """
     if tests and not split_globs(tests):
-        raise _Wrong("--tests: an empty pattern matches no test")
+        raise Wrong("--tests: an empty pattern matches no test")
     try:
         _simple(
             {
@@ -222,7 +186,7 @@ def simple(
 
 
 def _interrupted() -> NoReturn:
-    _say("interrupted: nothing was measured")
+    say("interrupted: nothing was measured")
     sys.exit(INTERRUPTED)
 
 
@@ -240,7 +204,7 @@ def _simple(
                 click.echo(f"{test.name:<30} {test.what}")
             return
     except bench.SettingsError as error:
-        raise _Wrong(str(error)) from None
+        raise Wrong(str(error)) from None
     _run(bench.run_simple, settings, json_path, label, _print_table)
 
 
@@ -257,9 +221,9 @@ def _run(
     try:
         events = suite(**settings)
     except bench.SettingsError as error:
-        raise _Wrong(str(error)) from None
+        raise Wrong(str(error)) from None
     if label is not None and not (label.strip() and label.isprintable()):
-        raise _Wrong("--label must be printable and not empty")
+        raise Wrong("--label must be printable and not empty")
     with contextlib.closing(events):
         sys.exit(_Session(json_path, label, table).run(events))
 
@@ -267,7 +231,7 @@ def _run(
 @command.command("cross-cpu")
 @click.option(
     "--returning-cpus",
-    callback=_count,
+    callback=count,
     default="1",
     show_default=True,
     metavar="N",
@@ -340,7 +304,7 @@ def cross_cpu(
 )
 @click.option(
     "--pages",
-    callback=lambda ctx, param, value: None if value is None else _count(ctx, param, value),
+    callback=lambda ctx, param, value: None if value is None else count(ctx, param, value),
     metavar="N",
     help="Pages of each producer in a round; else 4096, or as many as fit into the pool.",
 )
@@ -398,44 +362,6 @@ def storm(
         _interrupted()
 
 
-def _say(text: str, bar: _Progress | None = None) -> None:
-    """One line on standard error, above the progress bar if there is one."""
-    if bar is None or not bar.say(f"pagepool bench: {text}"):
-        click.echo(f"pagepool bench: {text}", err=True)
-
-
-class _JsonFile:
-    """The file for ``--json``: opened before anything is measured, so that no hour is lost."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        try:
-            self._created = not Path(path).exists()
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise _Wrong(f"--json {path}: {reason}") from None
-
-    def write(self, text: str) -> bool:
-        """Replace what is in the file. False: it could not be, and that has been said."""
-        try:
-            with open(self._descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123
-                with contextlib.suppress(OSError):  # a pipe or a device has no length
-                    os.ftruncate(self._descriptor, 0)
-                stream.write(text)
-        except OSError as error:
-            _say(f"--json {self._path}: {error.strerror or error}")
-            return False
-        return True
-
-    def abandon(self) -> None:
-        """There is nothing to write: leave what was there before."""
-        os.close(self._descriptor)
-        if self._created:
-            with contextlib.suppress(OSError):
-                Path(self._path).unlink()
-
-
 class _Session:
     """One invocation: takes the events, prints, and keeps what was measured."""
 
@@ -448,7 +374,7 @@ class _Session:
         from pagepool.bench import Collector
 
         self._to_stdout = json_path == "-"
-        self._file = None if json_path in (None, "-") else _JsonFile(str(json_path))
+        self._file = None if json_path in (None, "-") else JsonFile(str(json_path))
         self._given_label = label
         self._stem = "pagepool" if self._file is None else Path(str(json_path)).stem
         self._table = table or _print_table
@@ -464,7 +390,7 @@ class _Session:
 
         status = 0
         try:
-            with _Progress() as progress:
+            with Progress() as progress:
                 for event in events:
                     self._collector.add(event)
                     progress.show(event)
@@ -473,7 +399,7 @@ class _Session:
             status = INTERRUPTED
         except BenchError as error:
             status = 1
-            _say(str(error))
+            say(str(error))
         except OSError as error:
             return self._output_gone(error)
         # From here on everything is quick, and must not be lost.
@@ -488,22 +414,22 @@ class _Session:
     def _output_gone(self, error: OSError) -> int:
         """Standard output takes no more. ``| head`` is a quiet end; the records are kept."""
         if not isinstance(error, BrokenPipeError):
-            _say(f"standard output: {error.strerror or error}")
+            say(f"standard output: {error.strerror or error}")
         # What is still in the buffer must not fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self._write_json()
         return 1
 
-    def _print(self, event: Event, bar: _Progress) -> None:
+    def _print(self, event: Event, bar: Progress) -> None:
         from pagepool import bench
         from pagepool.results.time_bench import format_record
 
         if isinstance(event, bench.Warned):
             self._warned.append(event.text)
             if not self._terminal:
-                _say(f"warning: {event.text}", bar)
+                say(f"warning: {event.text}", bar)
         elif isinstance(event, bench.TestFailed):
-            _say(event.text, bar)
+            say(event.text, bar)
         elif self._terminal or self._to_stdout:
             return
         elif isinstance(event, bench.Started):
@@ -537,16 +463,16 @@ class _Session:
             if collector.records:
                 self._table(collector)
             for text in self._warned:
-                _say(f"warning: {text}")
+                say(f"warning: {text}")
         short = collector.too_short()
         if short:
-            _say(_short_warning(short, collector))
+            say(_short_warning(short, collector))
         if disturbed := collector.disturbed():
-            _say(_disturbed_warning(disturbed, collector.settings.get("suite", "simple")))
+            say(_disturbed_warning(disturbed, collector.settings.get("suite", "simple")))
         if status == INTERRUPTED:
             records = len(collector.records)
             what = "nothing was measured" if not records else f"{records} records were kept"
-            _say(f"interrupted: {what}")
+            say(f"interrupted: {what}")
         elif status == 0 and (collector.failed or not written):
             status = 1
         return status
@@ -567,69 +493,6 @@ class _Session:
         self._to_stdout = False
         click.echo(text, nl=False)
         return True
-
-
-class _Progress:
-    """A bar on standard error, where that is a terminal; it leaves nothing behind."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-        self._tests = 0
-
-    def __enter__(self) -> _Progress:
-        if sys.stderr and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TextColumn("{task.completed}/{task.total}"),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                # It would wake up on the CPUs next to the one that measures ten times a second.
-                refresh_per_second=2,
-            )
-            self._task = self._bar.add_task("starting", total=None)
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def say(self, text: str) -> bool:
-        """Print a line above the bar. False: there is no bar."""
-        if self._bar is None:
-            return False
-        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        return True
-
-    def show(self, event: Event) -> None:
-        """What the event says about how far it is."""
-        from pagepool import bench
-
-        if self._bar is None:
-            return
-        if isinstance(event, bench.Started):
-            total = len(event.tests) * len(event.designs) * event.runs
-            self._bar.update(self._task, total=total)
-        elif isinstance(event, bench.TestStarted):
-            what = f"run {event.run}: {event.test}"
-            self._bar.update(self._task, description=what, completed=self._tests)
-            self._tests += 1
-
-
-def fact_lines(facts: Machine, label: str | None = None) -> list[str]:
-    """Facts as ``# key: value`` lines, which the readers of results understand."""
-    lines = [f"# {key}: {value}" for key, value in facts.items()]
-    if label is not None:
-        lines.append(f"# label: {label}")
-    return lines
 
 
 def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:

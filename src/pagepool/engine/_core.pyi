@@ -369,7 +369,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
-        design: str = "ring",
+        design: str | None = None,
         checked: bool | Literal["full"] = False,
         statistics: bool = True,
         retry: float = 1.0,
@@ -390,7 +390,8 @@ class PagePool:
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
         design: what sits between those who return pages and the consumer: ``ring`` (the kernel's),
-        ``list``, ``ours``; see ``docs/designs.md``.
+        ``list``, ``ours``; see ``docs/designs.md``. ``None``: what ``PAGEPOOL_DESIGN`` in the
+        environment says, or ``ring``.
         checked: remember who has which page since when (``holders()``), say in the errors where a
         page was allocated and put, and find what is written to a page after it was put: 64 bytes of
         it are overwritten while it is in the pool. ``"full"``: all of it, and it cannot be
@@ -504,6 +505,17 @@ class PagePool:
     @property
     def checked(self) -> bool | Literal["full"]:
         """In checked mode, also by the environment."""
+
+    def flush(self) -> None:
+        """What the calling thread has put can be had by the consumer at once.
+
+        For the design ``ours``, where that is so after 32 pages, or when the consumer finds nothing
+        else: for a thread that goes to sleep. Other designs: nothing happens.
+        """
+
+    @property
+    def held_back(self) -> int:
+        """Pages put and held back so, of all threads."""
 
     @property
     def design(self) -> str:

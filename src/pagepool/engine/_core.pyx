@@ -64,6 +64,8 @@ from pagepool.engine.pagepool cimport (
     page_pool_get_stats,
     page_pool_design,
     page_pool_flags,
+    page_pool_flush,
+    page_pool_held_back,
     page_pool_id,
     page_pool_inflight,
     page_pool_last_error,
@@ -1065,7 +1067,7 @@ cdef class PagePool:
         offset=0,
         max_len=None,
         bint track_mappings=True,
-        design="ring",
+        design=None,
         checked=False,
         bint statistics=True,
         retry=1.0,
@@ -1099,6 +1101,8 @@ cdef class PagePool:
             params.max_len = _unsigned(max_len, "max_len", 0xffffffff)
         if max_len is None or (params.max_len == 0 and not dma_sync):
             params.max_len = max(page_size - params.offset, 0)
+        if design is None:
+            design = os.environ.get("PAGEPOOL_DESIGN", "") or "ring"
         if not isinstance(design, str):
             raise TypeError(f"design must be a str, not {type(design).__name__}")
         err = pp_design_parse(design.encode(errors="replace"), &params.design)
@@ -1691,6 +1695,16 @@ cdef class PagePool:
     @property
     def design(self):
         return self.design_
+
+    def flush(self):
+        self.check_process()
+        if self.pool is not NULL:
+            page_pool_flush(self.pool)
+
+    @property
+    def held_back(self):
+        self.check_process()
+        return 0 if self.pool is NULL else page_pool_held_back(self.pool)
 
     @property
     def inflight(self):

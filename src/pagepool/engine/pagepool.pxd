@@ -195,6 +195,8 @@ cdef extern from "pagepool.h" nogil:
     int page_pool_nid(const page_pool *pool)
     unsigned page_pool_flags(const page_pool *pool)
     unsigned page_pool_design(const page_pool *pool)
+    void page_pool_flush(page_pool *pool)
+    uint64_t page_pool_held_back(const page_pool *pool)
     const char *pp_design_name(unsigned design)
     int pp_design_parse(const char *name, unsigned *ret)
     pp_provider *page_pool_provider(const page_pool *pool)

@@ -2,9 +2,10 @@
 """The pool in plain Python: the executable specification, and the oracle of the tests.
 
 To be read in this order: ``rules`` (where a page comes from and goes to; the rest serves it),
-``dma`` (what it asks of its device), ``ring``, ``cache``, ``frame``, ``counters``, ``napi``,
-``provider``, ``arena``, ``region``, ``device``, ``iommu``, ``checked``; ``handles`` and ``pool``
-are the Python objects, with the engine's interface.
+``dma`` (what it asks of its device), the designs (``way``, what each of them has, ``ring``,
+``list``, ``lanes``, ``designs``), ``cache``, ``frame``, ``counters``, ``napi``, ``provider``,
+``arena``, ``region``, ``device``, ``iommu``, ``checked``; ``handles`` and ``pool`` are the Python
+objects, with the engine's interface.
 ``PAGEPOOL_ENGINE=model`` makes ``import pagepool`` hand these out; nothing has to be compiled.
 
 Same as the engine: operations, exceptions and their words, statistics, and which page is handed

@@ -15,6 +15,7 @@ class Cache:
     def __init__(self) -> None:
         """Empty."""
         self.pages: list[Frame] = []
+        self.size = CACHE_SIZE  # what if it were another? `pagepool bench workload` asks
 
     def __len__(self) -> int:
         """Pages in it."""
@@ -23,7 +24,7 @@ class Cache:
     @property
     def full(self) -> bool:
         """Is there no room?"""
-        return len(self.pages) >= CACHE_SIZE
+        return len(self) >= self.size
 
     def push(self, frame: Frame) -> None:
         """On top. Not full."""
@@ -35,5 +36,5 @@ class Cache:
 
     def pop_all(self) -> Iterator[Frame]:
         """Take out every page, the newest first."""
-        while self.pages:
+        while len(self):
             yield self.pop()

@@ -12,15 +12,19 @@ _local = threading.local()
 P = ParamSpec("P")
 
 
-def this_thread() -> object:
-    """A token of the calling thread, compared with ``is``.
+class Thread:
+    """A token of a thread, compared with ``is``; it goes when the thread ends."""
+
+
+def this_thread() -> Thread:
+    """The calling thread's.
 
     Rule: a thread that died inside a napi leaves it taken, and nobody is mistaken for it. So this
     is not ``threading.get_ident()``, whose numbers are used again.
     """
     if not hasattr(_local, "token"):
-        _local.token = object()
-    token: object = _local.token
+        _local.token = Thread()
+    token: Thread = _local.token
     return token
 
 

@@ -10,7 +10,7 @@ from pagepool.snapshot import DmaStats, PoolStats
 
 @dataclasses.dataclass
 class Counters:
-    """Meaning as in ``PoolStats``."""
+    """Meaning as in ``PoolStats``; ``recycle_ring`` and ``recycle_ring_full`` the design counts."""
 
     alloc_fast: int = 0
     alloc_slow: int = 0
@@ -20,13 +20,11 @@ class Counters:
     alloc_waive: int = 0
     recycle_cached: int = 0
     recycle_cache_full: int = 0
-    recycle_ring: int = 0
-    recycle_ring_full: int = 0
     recycle_released_refcnt: int = 0
 
-    def snapshot(self) -> PoolStats:
+    def snapshot(self, ring: int, ring_full: int) -> PoolStats:
         """The counters of this moment."""
-        return PoolStats(**dataclasses.asdict(self))
+        return PoolStats(recycle_ring=ring, recycle_ring_full=ring_full, **dataclasses.asdict(self))
 
 
 @dataclasses.dataclass

@@ -95,6 +95,8 @@ class Frame:
         self.pool: Pool | None = None  # None: it has left its pool
         self.dma: int | None = None  # by which the pool's device knows it; None: it is not mapped
         self.poisoned = False  # in a checked pool, and nobody has it
+        self.held = 0  # which allocation its user has it by; 0: it is the pool's, or nobody's
+        self.link: Frame | None = None  # in a list: the page behind it
         self._bytes: bytearray | memoryview | None = None
         self._memory: Memory | None = None
 
@@ -147,11 +149,13 @@ class Frame:
 
     def drop_users(self, n: int) -> bool:
         """n users let go. True: they were the last; then it has one user again, the caller."""
-        self.users -= n
         # Rule: not the last user: the page stays where it is.
-        if self.users:
+        if self.users != n:
+            self.users -= n
             return False
-        self.users = 1
+        # The caller is the only one left, so what counts one user already stays as it is.
+        if n != 1:
+            self.users = 1
         return True
 
     def get(self) -> None:

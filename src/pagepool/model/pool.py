@@ -62,7 +62,7 @@ class PagePool:
         offset: SupportsIndex = 0,
         max_len: SupportsIndex | None = None,
         track_mappings: bool = True,
-        design: str = "ring",
+        design: str | None = None,
         checked: Checked = False,
         statistics: bool = True,
         retry: float = 1.0,
@@ -83,7 +83,8 @@ class PagePool:
         track_mappings: ``False``: the rule up to Linux 6.15, which does not know at the end which
         pages are mapped: one that comes back later is unmapped through a device that may be gone.
         design: what sits between those who return pages and the consumer: ``ring`` (the kernel's),
-        ``list``, ``ours``; see ``docs/designs.md``.
+        ``list``, ``ours``; see ``docs/designs.md``. ``None``: what ``PAGEPOOL_DESIGN`` in the
+        environment says, or ``ring``.
         checked: remember who has which page since when (``holders()``), say in the errors where a
         page was allocated and put, and find what is written to a page after it was put: 64 bytes of
         it are overwritten while it is in the pool; ``"full"``: all of it. ``PAGEPOOL_CHECKED=1``,
@@ -147,7 +148,8 @@ class PagePool:
                 if device is None
                 else Dma(device, dma_dir, dma_sync, self._part, track_mappings)
             )
-            self._pool = Pool(ring, high, nid, Arena() if provider is None else provider, dma)
+            source = Arena() if provider is None else provider
+            self._pool = Pool(ring, high, nid, source, dma, self._design)
             self._pool.napi = napi
             if self._checked:
                 at = 0 if device is None else start
@@ -336,6 +338,14 @@ class PagePool:
                     page._put_from_now_on()
             Pool.put_bulk(bulk)
 
+    def flush(self) -> None:
+        """What the calling thread has put can be had by the consumer at once.
+
+        For a thread that goes idle. Design ``ours``; with the others it is so anyway.
+        """
+        with STEP:
+            self._pool.way.flush()
+
     # -- what the device wrote
 
     def dma_sync_for_cpu(
@@ -447,7 +457,7 @@ class PagePool:
         with STEP:
             if not self._statistics:
                 raise errors.NotSupported(f"pool {self.id} was made without statistics")
-            return self._pool.count.snapshot()
+            return self._pool.stats
 
     def holders(self) -> list[Holder]:
         """The pages and pieces that are out, the oldest first, with who allocated them where.
@@ -498,6 +508,16 @@ class PagePool:
         return self._pool.in_flight.pages
 
     @property
+    def held_back(self) -> int:
+        """Pages put by all threads that wait for a batch to be complete.
+
+        At most 31 a thread; the consumer has them before it asks the provider. Design ``ours``;
+        0 with the others.
+        """
+        with STEP:
+            return self._pool.way.held_back
+
+    @property
     def id(self) -> int:
         """From 1, unique in the process."""
         return self._pool.id
@@ -510,7 +530,7 @@ class PagePool:
     @property
     def pool_size(self) -> int:
         """Slots of the ring, in pages."""
-        return self._pool.ring.size
+        return self._pool.way.size
 
     @property
     def page_size(self) -> int:

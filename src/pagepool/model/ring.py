@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ring: FIFO of pages between those who put and the one who allocates."""
+"""Design ``ring``, the kernel's: a FIFO of pages in a circle of slots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pagepool.model.frame import Frame
+from pagepool.model.way import Locked, Taken, is_wrong
 
 CLEARED_AT_ONCE = 16
 
 
-class Ring:
+class Ring(Locked):
     """A circle of slots; None is an empty slot.
 
     Producers look only at the slots, never at the consumer's position, and so does the consumer: so
@@ -19,6 +20,7 @@ class Ring:
 
     def __init__(self, size: int) -> None:
         """Size in slots, pages."""
+        super().__init__(size)
         self.slots: list[Frame | None] = [None] * size
         # Rule: slots are cleared 16 at a time, one by one in a ring of fewer than 32.
         self.batch = CLEARED_AT_ONCE if size >= 2 * CLEARED_AT_ONCE else 1
@@ -26,13 +28,7 @@ class Ring:
         self.consumer = 0  # next slot to empty
         self.uncleared = 0  # first slot emptied and not cleared
 
-    @property
-    def size(self) -> int:
-        """Slots."""
-        return len(self.slots)
-
-    def produce(self, frame: Frame) -> bool:
-        """False: full."""
+    def _produce(self, frame: Frame) -> bool:
         # Rule: the ring is full when the slot to fill is not cleared, even if it was consumed: up
         # to 15 consumed slots make no room yet.
         if self.slots[self.producer] is not None:
@@ -56,8 +52,19 @@ class Ring:
             self.consumer %= self.size
             self.uncleared = self.consumer
 
-    def consume_all(self) -> Iterator[Frame]:
-        """Take out every page, the oldest first."""
+    def take(self, n: int, node: int | None) -> Taken:
+        """The oldest first, one by one; without the lock."""
+        frames: list[Frame] = []
+        # Rule: until there are n, or the ring is empty.
+        while len(frames) < n and (frame := self.peek()) is not None:
+            self.discard()
+            # Rule: a page on the wrong node ends it.
+            if is_wrong(frame, node):
+                return frames, frame
+            frames.append(frame)
+        return frames, None
+
+    def _rest(self) -> Iterator[Frame]:
         while (frame := self.peek()) is not None:
             self.discard()
             yield frame

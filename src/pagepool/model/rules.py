@@ -2,7 +2,7 @@
 """The rules of the page_pool: where a page comes from, and where it goes when it is put.
 
 This is the specification; ``handles.py`` and ``pool.py`` only put Python objects around it. Nothing
-here checks its caller, as the C core does not.
+here checks its caller, but for a page that is put a second time; as the C core.
 """
 
 from __future__ import annotations
@@ -10,25 +10,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from pagepool.model.cache import Cache
 from pagepool.model.checked import Poison
 from pagepool.model.counters import Counters, InFlight
+from pagepool.model.designs import make_cache, make_way
 from pagepool.model.dma import Dma
 from pagepool.model.frame import Frame
 from pagepool.model.limits import BULK, CACHE_LINE, CACHE_REFILL, FRAG_BIAS, PAGE_SIZE
 from pagepool.model.napi import Napi
 from pagepool.model.provider import Provider
-from pagepool.model.ring import Ring
+from pagepool.snapshot import PoolStats
 
 _ids = itertools.count(1)
 ALL = 0xFFFFFFFF  # bytes to sync: more than any page has
 
 
 class Pool:
-    """One consumer's pages: cache, ring, the page that is being cut up, and the counts."""
+    """One consumer's pages: cache, way back, the page that is being cut up, and the counts."""
 
     def __init__(
-        self, ring_size: int, order: int, node: int | None, provider: Provider, dma: Dma | None
+        self,
+        size: int,
+        order: int,
+        node: int | None,
+        provider: Provider,
+        dma: Dma | None,
+        design: str = "ring",
     ) -> None:
         """Empty: pages come when the first is allocated."""
         self.id = next(_ids)
@@ -39,27 +45,46 @@ class Pool:
         self.poison: Poison | None = None  # None: not a checked pool
         self.napi: Napi | None = None
         self.dying = False
-        self.cache = Cache()
-        self.ring = Ring(ring_size)
+        self.cache = make_cache(design)
+        self.refill_to = CACHE_REFILL  # pages in the cache after a refill, at most
+        self.way = make_way(design, size)  # below: the ring, which it is in the kernel
         self.frag: Frame | None = None  # the page that is being cut up
         self.frag_offset = 0  # where its next piece starts, bytes
         self.frag_users = 0  # pieces of it handed out
         self.count = Counters()
         self.in_flight = InFlight()
+        self.allocations = 0
+        self.refused_in_cache = 0
+
+    @property
+    def stats(self) -> PoolStats:
+        """The counters of this moment."""
+        return self.count.snapshot(*self.way.counted)
+
+    @property
+    def refused(self) -> int:
+        """Puts of pages that were put already. Rule: they do nothing else."""
+        return self.refused_in_cache + self.way.refused
 
     # -- allocate: the consumer
 
     def alloc(self) -> Frame | None:
         """A page, or None: no page to be had."""
+        frame = self._alloc()
+        if frame is not None:
+            # Rule: its user may put it once. It says which allocation that is, so that a page that
+            # was put and handed out again is told from one that was not. (In C it is 14 bits.)
+            self.allocations += 1
+            frame.held = self.allocations
+        return frame
+
+    def _alloc(self) -> Frame | None:
         # Rule 1: the cache is not empty: the newest page. `fast`.
         if len(self.cache):
             self.count.alloc_fast += 1
             return self.cache.pop()
-        # Rule 2: the ring is empty: `empty`, on to the provider.
-        if self.ring.peek() is None:
-            self.count.alloc_empty += 1
-        else:
-            self._refill()
+        # Rule 2: pages go from the ring into the cache.
+        self._refill()
         # Rule 3: there is a page in the cache now: `refill`.
         if len(self.cache):
             self.count.alloc_refill += 1
@@ -69,28 +94,22 @@ class Pool:
 
     def _refill(self) -> None:
         """Pages go from the ring into the empty cache, until it holds 64 or the ring is empty."""
-        while len(self.cache) < CACHE_REFILL:
-            frame = self.ring.peek()
-            # Rule: the ring is empty.
-            if frame is None:
-                break
-            self.ring.discard()
-            # Rule: a page on the wrong node leaves the pool, `waive`, and the refill ends.
-            if self._wrong_node(frame):
-                self.count.alloc_waive += 1
-                self._leave(frame)
-                break
+        frames, wrong = self.way.take(self.refill_to, self.node)
+        for frame in frames:
             self.cache.push(frame)
-
-    def _wrong_node(self, frame: Frame) -> bool:
-        # Rule: without a node asked for, any page is right.
-        return self.node is not None and frame.node != self.node
+        # Rule: a page on the wrong node leaves the pool, `waive`, and has ended the refill.
+        if wrong is not None:
+            self.count.alloc_waive += 1
+            self._leave(wrong)
+        # Rule: the ring is empty: `empty`, on to the provider.
+        elif not frames:
+            self.count.alloc_empty += 1
 
     def _alloc_slow(self) -> Frame | None:
         if self.dma is not None:
             self.dma.refusal = None
         # Rule: a higher order is one page a call; order 0 is up to 64, into the cache.
-        frames = self.provider.alloc(self.order, self.node, 1 if self.order else CACHE_REFILL)
+        frames = self.provider.alloc(self.order, self.node, 1 if self.order else self.refill_to)
         for frame in frames:
             # Rule: a page that cannot be mapped goes back to the provider, the others come in.
             if self._enter(frame):
@@ -184,6 +203,7 @@ class Pool:
             self.dma.unmap(frame)
         self.in_flight.release()
         frame.pool = None
+        frame.held = 0
         frame.drop()
 
     # -- put: anyone
@@ -227,36 +247,23 @@ class Pool:
         # Rule: direct recycling is switched off when the pool is destroyed.
         if self.dying:
             return False
+        # Rule: a second put is refused: nothing else happens.
+        if not frame.held:
+            self.refused_in_cache += 1
+            return True
         # Rule: no room: `cache_full`, on to the ring.
         if self.cache.full:
             self.count.recycle_cache_full += 1
             return False
+        frame.held = 0
         self.count.recycle_cached += 1
         self.cache.push(frame)
         return True
 
     def _recycle_in_ring(self, frames: list[Frame]) -> None:
-        """One call of the ring's lock, for at most 64 pages."""
-        # Rule: the pool was destroyed: nothing would take them out again. They count as passing
-        # through the ring, and leave at once.
-        if self.dying:
-            for frame in frames:
-                self.count.recycle_ring += 1
-                self._leave(frame)
-            return
-        fitted = 0
-        while fitted < len(frames) and self.ring.produce(frames[fitted]):
-            fitted += 1
-        self.count.recycle_ring += fitted
-        # Rule: what does not fit leaves the pool; `ring_full` counts the call, not the pages.
-        if fitted < len(frames):
-            self._count_ring_full(len(frames) - fitted)
-        for frame in frames[fitted:]:
+        """One call of the ring's lock, for at most 64 pages; those that do not stay leave."""
+        for frame in self.way.put(frames):
             self._leave(frame)
-
-    def _count_ring_full(self, pages: int) -> None:
-        del pages
-        self.count.recycle_ring_full += 1
 
     @staticmethod
     def put_bulk(frames: Iterable[Frame]) -> None:
@@ -311,7 +318,7 @@ class Pool:
             self._leave(frag)
         for frame in self.cache.pop_all():
             self._leave(frame)
-        for frame in self.ring.consume_all():
+        for frame in self.way.close():
             self._leave(frame)
         if self.dma is not None:
             self.dma.unmap_all()

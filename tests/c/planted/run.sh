@@ -3,8 +3,9 @@
 # Do the tests find what they are for? Each patch here plants one bug in a copy of the core, and says
 # which tests, built how, have to fail with it: run.sh [patch ...]
 #
-#     Caught-by: program plain|asan|tsan [alone]
+#     Caught-by: program plain|asan|tsan [alone|design=NAME]
 #
+# design: of the pools of the test, see PP_TEST_DESIGN; else the ring.
 # alone: the bug shows only if the test has the CPUs to itself. Those run at the end, one by one; all
 # others as many side by side as there are CPUs (PP_PLANTED_JOBS).
 #
@@ -19,7 +20,7 @@ top=$(cd "$here/../../.." && pwd)
 cc=${CC:-cc}
 jobs=${PP_PLANTED_JOBS:-$(nproc)}
 # Each test sets up what it is about.
-unset PAGEPOOL_CHECKED
+unset PAGEPOOL_CHECKED PP_TEST_DESIGN
 
 # A stress that has to hit a window gets several seeds.
 seeds="1 2 3 4 5 6 7 8"
@@ -176,6 +177,10 @@ step_build() {
 step_run() {
 	dir=$work/$1
 	while read -r program built alone <&3; do
+		export PP_TEST_DESIGN=ring
+		case $alone in
+		design=*) PP_TEST_DESIGN=${alone#design=} alone= ;;
+		esac
 		[ "${alone:-together}" = "$2" ] || continue
 		if fails "$program" "$built" "$dir/$program.$built.bin" "$dir/log" ${alone:+100000}; then
 			echo "good $1: found by $program ($built)"
