@@ -199,6 +199,7 @@ static struct page_pool_params pool_params(const struct bench_simple_params *p)
 	struct page_pool_params params = PAGE_POOL_PARAMS_INIT;
 
 	params.pool_size = BENCH_SIMPLE_POOL_SIZE;
+	params.design = p->design;
 	params.flags = (p->no_stats ? PP_FLAG_NO_STATS : 0) | (p->checked ? PP_FLAG_CHECKED : 0);
 	if (p->dma != BENCH_DMA_OFF)
 		params.flags |= PP_FLAG_DMA_MAP | (p->no_tracking ? PP_FLAG_NO_TRACKING : 0);

@@ -53,8 +53,9 @@ enum bench_simple_dma {
 };
 
 struct bench_simple_params {
-	uint64_t loops; /* TIME_BENCH_MIN_LOOPS to TIME_BENCH_MAX_LOOPS; 0: the default */
-	bool no_stats;  /* pools without statistics: nothing is verified either */
+	uint64_t loops;  /* TIME_BENCH_MIN_LOOPS to TIME_BENCH_MAX_LOOPS; 0: the default */
+	unsigned design; /* of the pools under test */
+	bool no_stats;   /* pools without statistics: nothing is verified either */
 	enum bench_simple_dma dma; /* of the pools under test; without a sync for the device */
 	bool no_tracking;          /* these do not know which pages they have mapped */
 	bool checked;              /* and are checked pools; the environment can add that */

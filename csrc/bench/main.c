@@ -19,7 +19,8 @@
 #define PROGRAM "bench_page_pool_simple"
 
 enum {
-	OPT_NO_STATS = 256,
+	OPT_DESIGN = 256,
+	OPT_NO_STATS,
 	OPT_DMA,
 	OPT_NO_TRACKING,
 	OPT_CHECKED,
@@ -31,6 +32,7 @@ static const struct option options[] = {
 	{"loops", required_argument, NULL, 'l'},
 	{"runs", required_argument, NULL, 'r'},
 	{"tests", required_argument, NULL, 't'},
+	{"design", required_argument, NULL, OPT_DESIGN},
 	{"no-stats", no_argument, NULL, OPT_NO_STATS},
 	{"dma", required_argument, NULL, OPT_DMA},
 	{"no-tracking", no_argument, NULL, OPT_NO_TRACKING},
@@ -49,6 +51,7 @@ static const char usage[] =
 	"                     for_loop and atomic_inc do ten times as many\n"
 	"  -r, --runs N       all tests N times, 1 to 1000; 1 if not given\n"
 	"  -t, --tests GLOB   only tests whose name matches; may be given again\n"
+	"      --design NAME  of the pools: ring (if not given), ours, list or a step of it\n"
 	"      --no-stats     pools without statistics; then nothing is verified either\n"
 	"      --dma HOW      off (if not given); none: pages are mapped for a device without\n"
 	"                     an IOMMU; iommu: for one behind a software IOMMU\n"
@@ -200,6 +203,10 @@ static int parse(int argc, char **argv, struct settings *s)
 		case 't':
 			s->globs[s->nr_globs++] = optarg;
 			break;
+		case OPT_DESIGN:
+			if (pp_design_parse(optarg, &s->params.design))
+				return wrong("--design: %s", page_pool_last_error());
+			break;
 		case OPT_NO_STATS:
 			s->params.no_stats = true;
 			break;
@@ -270,6 +277,7 @@ int main(int argc, char **argv)
 	if (status < 0) {
 		printf("# pagepool: %s\n", page_pool_version());
 		printf("# counter: %s\n", time_bench_counter_name());
+		printf("# design: %s\n", pp_design_name(s.params.design));
 		printf("# statistics: %s\n", s.params.no_stats ? "off" : "on");
 		printf("# dma: %s\n", bench_simple_dma_text(&s.params));
 		printf("# checked mode: %s\n", checked);

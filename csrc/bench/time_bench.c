@@ -256,6 +256,43 @@ void time_bench_stop(struct time_bench_record *rec, uint64_t done)
 	rec->tsc_interval = tsc - rec->start_tsc;
 }
 
+void time_bench_lap_start(struct time_bench_record *rec)
+{
+	int err;
+
+	rec->started = true;
+	err = rec->clock.wall(rec->clock.ctx, &rec->start_ns);
+	if (err)
+		rec->clock_error = err;
+	if (rec->clock.counter)
+		rec->start_tsc = rec->clock.counter(rec->clock.ctx);
+}
+
+void time_bench_lap_stop(struct time_bench_record *rec, uint64_t done, struct time_bench_lap *ret)
+{
+	uint64_t tsc = 0, ns = 0;
+	int err;
+
+	if (rec->clock.counter)
+		tsc = rec->clock.counter(rec->clock.ctx);
+	err = rec->clock.wall(rec->clock.ctx, &ns);
+	if (err)
+		rec->clock_error = err;
+	rec->stopped = true;
+	rec->invoke_count += done;
+	*ret = (struct time_bench_lap){0, 0};
+	if (rec->clock_error)
+		return;
+	if (ns < rec->start_ns || tsc < rec->start_tsc) {
+		rec->backwards = true;
+		return;
+	}
+	ret->ns = ns - rec->start_ns;
+	ret->ticks = tsc - rec->start_tsc;
+	rec->time_interval_ns += ret->ns;
+	rec->tsc_interval += ret->ticks;
+}
+
 static int judge(struct time_bench_record *rec)
 {
 	if (rec->clock_error)

@@ -109,6 +109,18 @@ int time_bench_run(const struct time_bench_request *request, struct time_bench_r
 void time_bench_start(struct time_bench_record *rec);
 void time_bench_stop(struct time_bench_record *rec, uint64_t done);
 
+/* One part of a test that is timed in parts. */
+struct time_bench_lap {
+	uint64_t ns, ticks;
+};
+/*
+ * Instead of start and stop, as often as there are parts: the record has their sum. No instructions
+ * are counted: to switch that on and off would cost more than a short part. *ret: this part, zero
+ * when the clock failed.
+ */
+void time_bench_lap_start(struct time_bench_record *rec);
+void time_bench_lap_stop(struct time_bench_record *rec, uint64_t done, struct time_bench_lap *ret);
+
 /* Sets rec->error; returns err. */
 int time_bench_fail(struct time_bench_record *rec, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

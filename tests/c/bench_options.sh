@@ -40,7 +40,15 @@ options='--checked' says off "$on"
 options='' says off "$on" PAGEPOOL_CHECKED=1
 options='' says off "full: these are not the pool's figures" PAGEPOOL_CHECKED=full
 
-for options in '--dma fast' '--no-tracking' '--dma off --no-tracking'; do
+for design in ring ours list list-ring list-batch list-cache list-ring-cache; do
+	status=0
+	"$bench" --design $design --loops 1000 >"$out/out" 2>"$out/err" || status=1
+	grep -qx "# design: $design" "$out/out" || status=1
+	[ "$(grep -c '^time_bench: Type:' "$out/out")" = 9 ] || { cat "$out/err" >&2; status=1; }
+	result $status "--design $design takes the roads that the tests name"
+done
+
+for options in '--design rink' '--dma fast' '--no-tracking' '--dma off --no-tracking'; do
 	status=0
 	"$bench" $options >"$out/out" 2>"$out/err" || status=$?
 	[ "$status" = 2 ] && [ ! -s "$out/out" ] && [ "$(wc -l <"$out/err")" = 1 ] && status=0 || status=1

@@ -414,8 +414,72 @@ static void test_simple_refusals(void)
 	CHECK(bench_simple_run("lock", &params, &rec) == -ERANGE);
 }
 
+/* Laps of 30, 5 and 70 ns; the clock reads 1000 more at each start. */
+struct lap_script {
+	unsigned reads, counters;
+	int err_at, back_at;
+};
+
+static int lap_wall(void *ctx, uint64_t *ns)
+{
+	static const uint64_t at[] = {1000, 1030, 2000, 2005, 3000, 3070};
+	struct lap_script *s = ctx;
+	unsigned i = s->reads++;
+
+	*ns = (int)i == s->back_at ? 1 : at[i];
+	return (int)i == s->err_at ? -EIO : 0;
+}
+
+static uint64_t lap_counter(void *ctx)
+{
+	static const uint64_t at[] = {10, 100, 500, 515, 600, 810};
+	struct lap_script *s = ctx;
+
+	return at[s->counters++];
+}
+
+static int run_laps(struct time_bench_record *rec, void *data)
+{
+	struct time_bench_lap *laps = data;
+
+	for (unsigned i = 0; i < 3; i++) {
+		time_bench_lap_start(rec);
+		time_bench_lap_stop(rec, 400, &laps[i]);
+	}
+	return 0;
+}
+
+static void test_laps(void)
+{
+	struct lap_script script = {.err_at = -1, .back_at = -1};
+	const struct time_bench_clock clock = {lap_counter, lap_wall, &script};
+	struct time_bench_lap laps[3];
+	struct time_bench_request request = {
+		.name = "laps", .loops = 1200, .fn = run_laps, .data = laps, .clock = &clock};
+	struct time_bench_record rec;
+
+	CHECK(!time_bench_run(&request, &rec));
+	CHECK_U64(laps[0].ns, 30);
+	CHECK_U64(laps[1].ns, 5);
+	CHECK_U64(laps[2].ns, 70);
+	CHECK_U64(rec.time_interval_ns, 105);
+	CHECK_U64(rec.invoke_count, 1200);
+	CHECK_U64(laps[0].ticks, 90);
+	CHECK_U64(rec.tsc_interval, 90 + 15 + 210);
+	/* An error in any of them is one, also when later ones are right. */
+	script = (struct lap_script){.err_at = 1, .back_at = -1};
+	CHECK(time_bench_run(&request, &rec) == -EIO);
+	script = (struct lap_script){.err_at = 2, .back_at = -1};
+	CHECK(time_bench_run(&request, &rec) == -EIO);
+	CHECK_U64(laps[1].ns, 0);
+	script = (struct lap_script){.err_at = -1, .back_at = 3};
+	CHECK(time_bench_run(&request, &rec) == -ETIME);
+	CHECK_STR(rec.error, "laps: time went backwards; pin it to one CPU");
+}
+
 int main(void)
 {
+	test_laps();
 	test_lines();
 	test_longest_line_fits();
 	test_pmu_line();

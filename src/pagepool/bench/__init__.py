@@ -7,9 +7,11 @@
 ...         print(f"{event.record.name} {event.record.ns:.3f} ns")  # doctest: +SKIP
 """
 
-from pagepool.bench.collect import Collector, Summary
+from pagepool.bench.collect import Collector, Summary, build_label
+from pagepool.bench.cross_cpu import CrossCpuSummary, run_cross_cpu, summarize_cross_cpu
 from pagepool.bench.errors import BenchError, SettingsError, WorkerDied
 from pagepool.bench.events import (
+    DesignStarted,
     Event,
     Notice,
     Recorded,
@@ -21,14 +23,13 @@ from pagepool.bench.events import (
 )
 from pagepool.bench.simple import (
     DEFAULT_LOOPS,
-    DEFAULT_RUNS,
     DMA,
-    MAX_LOOPS,
-    MIN_LOOPS,
     list_tests,
     run_simple,
     select_tests,
 )
+from pagepool.bench.storm import SPREADS, StormSummary, run_storm, summarize_storm
+from pagepool.bench.suite import DEFAULT_RUNS, MAX_LOOPS, MIN_LOOPS
 from pagepool.bench.workload import (
     WORKLOADS,
     Ran,
@@ -40,9 +41,11 @@ from pagepool.bench.workload import (
 __all__ = [
     "BenchError",
     "Collector",
+    "CrossCpuSummary",
     "DEFAULT_LOOPS",
     "DEFAULT_RUNS",
     "DMA",
+    "DesignStarted",
     "Event",
     "MAX_LOOPS",
     "MIN_LOOPS",
@@ -50,18 +53,25 @@ __all__ = [
     "Ran",
     "Recorded",
     "RunStarted",
+    "SPREADS",
     "SettingsError",
     "Started",
+    "StormSummary",
     "Summary",
     "TestFailed",
     "TestStarted",
     "Warned",
     "WORKLOADS",
     "WorkerDied",
+    "build_label",
     "WorkloadCollector",
     "WorkloadEvent",
     "list_tests",
+    "run_cross_cpu",
     "run_simple",
+    "run_storm",
     "run_workload",
     "select_tests",
+    "summarize_cross_cpu",
+    "summarize_storm",
 ]

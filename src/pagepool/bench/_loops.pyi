@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The timed loops, in C. Nothing but this module touches C on behalf of the benchmarks."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 class Test(NamedTuple):
@@ -28,6 +29,23 @@ class Timing(NamedTuple):
     pmu_line: str
     warning: str
 
+class CpuTiming(NamedTuple):
+    """What one CPU measured in a test on several: its number, its `Timing`, and its counts.
+
+    ``busy_ns``: of the timing's interval, how long the thread was running; ``None``: not known.
+    """
+
+    cpu: int
+    timing: Timing
+    counts: dict[str, int]
+    busy_ns: int | None
+
+class Timings(NamedTuple):
+    """What a test on several CPUs measured, and what it counted for all of them."""
+
+    cpus: list[CpuTiming]
+    counts: dict[str, int]
+
 class TestError(Exception):
     """A test gave no figure: too few loops, no time passed, out of pages, another road taken.
 
@@ -46,6 +64,26 @@ MAX_LOOPS: int
 POOL_SIZE: int
 PREFILL: int
 DMA: tuple[str, ...]
+MAX_POOL_SIZE: int
+QUEUE_SIZE: int
+QUEUE_BATCH: int
+CROSS_CPU_NAME: str
+CROSS_CPU_HANDOVER_NAME: str
+CROSS_CPU_PREFIX: str
+CROSS_CPU_DEFAULT_LOOPS: int
+CROSS_CPU_POOL_SIZE: int
+CROSS_CPU_MAX_RETURNING: int
+STORM_NAME: str
+STORM_BULK_NAME: str
+STORM_PREFIX: str
+STORM_DEFAULT_LOOPS: int
+STORM_POOL_SIZE: int
+STORM_PAGES_STEP: int
+STORM_BLOCK: int
+STORM_MAX_PRODUCERS: int
+
+def check_design(name: str) -> None:
+    """Raises ``ValueError``, which names them, when there is no design of this name."""
 
 def tests() -> list[Test]:
     """Every test, in the order in which they run."""
@@ -65,6 +103,7 @@ def run(
     stats: bool = True,
     pmu: bool = True,
     *,
+    design: str = "ring",
     dma: str = "off",
     tracking: bool = True,
     checked: bool = False,
@@ -72,7 +111,45 @@ def run(
     """Run one test on the calling thread, without the GIL. Raises `TestError`, ``ValueError``.
 
     ``loops`` is the number asked for, 1000 to 2**32 - 1; baselines do ten times as many.
-    ``dma`` is one of `DMA`. Cannot be interrupted.
+    ``design`` is the name of one; ``dma`` is one of `DMA`. Cannot be interrupted.
+    """
+
+def cross_cpu(
+    loops: int,
+    returning: int,
+    cpus: Sequence[int] | None = None,
+    *,
+    design: str = "ring",
+    handover: bool = False,
+    stats: bool = True,
+    checked: bool = False,
+    pmu: bool = True,
+) -> Timings:
+    """Return pages from ``returning`` other threads; the calling one is the consumer.
+
+    ``cpus`` are those of the returning threads, then the consumer's; ``None`` pins nobody.
+    ``handover``: the same loop without the pool. Raises `TestError`, ``ValueError``.
+    """
+
+def storm_pages(producers: int) -> int:
+    """How many pages a producer returns in a round, if it is not said."""
+
+def storm(
+    loops: int,
+    producers: int,
+    cpus: Sequence[int] | None = None,
+    *,
+    design: str = "ring",
+    pages: int = 0,
+    round_robin: bool = False,
+    bulk: int = 0,
+    stats: bool = True,
+    checked: bool = False,
+) -> Timings:
+    """Return pages from ``producers`` threads at once; the calling one allocates in between.
+
+    ``cpus`` are the producers'; ``None`` pins nobody. ``pages``: of each in a round, 0 for
+    `storm_pages`. Raises `TestError`, ``ValueError``.
     """
 
 def counter_name() -> str:

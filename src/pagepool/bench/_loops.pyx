@@ -2,7 +2,8 @@
 # cython: language_level=3
 """The timed loops, in C. Nothing but this module touches C on behalf of the benchmarks."""
 
-from libc.errno cimport EINVAL
+from libc.errno cimport EINVAL, ENOMEM
+from libc.stdlib cimport calloc, free
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -24,6 +25,9 @@ cdef extern from *:
 cdef extern from "pagepool.h":
     const char *page_pool_version() nogil
     const char *page_pool_last_error() nogil
+    const char *pp_design_name(unsigned design) nogil
+    int pp_design_parse(const char *name, unsigned *ret) nogil
+    int PP_MAX_POOL_SIZE
 
 cdef extern from "bench/time_bench.h" nogil:
     uint32_t TIME_BENCH_MIN_LOOPS
@@ -45,6 +49,10 @@ cdef extern from "bench/time_bench.h" nogil:
 
     struct time_bench_clock:
         pass
+
+    struct time_bench_lap:
+        uint64_t ns
+        uint64_t ticks
 
     const char *time_bench_counter_name()
     int time_bench_counter_khz(const time_bench_clock *clock, uint64_t ns, uint64_t *ret)
@@ -71,6 +79,7 @@ cdef extern from "bench/bench_simple.h" nogil:
 
     struct bench_simple_params:
         uint64_t loops
+        unsigned design
         bint no_stats
         bench_simple_dma dma
         bint no_tracking
@@ -92,6 +101,83 @@ cdef extern from "bench/bench_simple.h" nogil:
 
     int bench_simple_run(const char *name, const bench_simple_params *params,
                          time_bench_record *rec)
+
+cdef extern from "bench/queue.h" nogil:
+    int BENCH_QUEUE_SIZE
+    int BENCH_QUEUE_BATCH
+
+cdef extern from "bench/bench_cross_cpu.h" nogil:
+    const char *BENCH_CROSS_CPU_NAME
+    const char *BENCH_CROSS_CPU_HANDOVER_NAME
+    const char *BENCH_CROSS_CPU_PREFIX
+    uint32_t BENCH_CROSS_CPU_DEFAULT_LOOPS
+    int BENCH_CROSS_CPU_POOL_SIZE
+    int BENCH_CROSS_CPU_MAX_RETURNING
+
+    struct bench_cross_cpu_params:
+        uint64_t loops
+        unsigned returning
+        const int *cpus
+        bint handover
+        unsigned design
+        bint no_stats
+        bint checked
+        bint pmu
+
+    struct bench_cross_cpu_cpu:
+        time_bench_record rec
+        int cpu
+        uint64_t waits
+        uint64_t median_ns
+        uint64_t stretch
+        uint64_t busy_ns
+
+    struct bench_cross_cpu_result:
+        bench_cross_cpu_cpu *cpus
+        unsigned pool_size
+        unsigned pages
+        uint64_t ring_full
+        uint64_t slow
+        char *error
+
+    int bench_cross_cpu_run(const bench_cross_cpu_params *params, bench_cross_cpu_result *result)
+
+cdef extern from "bench/bench_storm.h" nogil:
+    const char *BENCH_STORM_NAME
+    const char *BENCH_STORM_BULK_NAME
+    const char *BENCH_STORM_PREFIX
+    uint32_t BENCH_STORM_DEFAULT_LOOPS
+    int BENCH_STORM_POOL_SIZE
+    int BENCH_STORM_PAGES_STEP
+    int BENCH_STORM_BLOCK
+    int BENCH_STORM_MAX_PRODUCERS
+
+    struct bench_storm_params:
+        uint64_t loops
+        unsigned producers
+        const int *cpus
+        unsigned pages
+        bint round_robin
+        unsigned bulk
+        unsigned design
+        bint no_stats
+        bint checked
+
+    struct bench_storm_cpu:
+        time_bench_record rec
+        int cpu
+        time_bench_lap median
+        time_bench_lap low
+        time_bench_lap high
+
+    struct bench_storm_result:
+        bench_storm_cpu *cpus
+        uint64_t rounds
+        unsigned pages
+        char *error
+
+    unsigned bench_storm_pages(unsigned producers)
+    int bench_storm_run(const bench_storm_params *params, bench_storm_result *result)
 
 
 class Test(NamedTuple):
@@ -121,6 +207,25 @@ class Timing(NamedTuple):
     warning: str
 
 
+class CpuTiming(NamedTuple):
+    """What one CPU measured in a test on several: its number, its `Timing`, and its counts.
+
+    ``busy_ns``: of the timing's interval, how long the thread was running; ``None``: not known.
+    """
+
+    cpu: int
+    timing: Timing
+    counts: dict[str, int]
+    busy_ns: int | None
+
+
+class Timings(NamedTuple):
+    """What a test on several CPUs measured, and what it counted for all of them."""
+
+    cpus: list[CpuTiming]
+    counts: dict[str, int]
+
+
 class TestError(Exception):
     """A test gave no figure: too few loops, no time passed, out of pages, another road taken.
 
@@ -141,6 +246,36 @@ MAX_LOOPS = TIME_BENCH_MAX_LOOPS
 POOL_SIZE = BENCH_SIMPLE_POOL_SIZE
 PREFILL = BENCH_SIMPLE_PREFILL
 DMA = tuple(name.decode() for name in bench_simple_dma_names)
+MAX_POOL_SIZE = PP_MAX_POOL_SIZE
+QUEUE_SIZE = BENCH_QUEUE_SIZE
+QUEUE_BATCH = BENCH_QUEUE_BATCH
+CROSS_CPU_NAME = BENCH_CROSS_CPU_NAME.decode()
+CROSS_CPU_HANDOVER_NAME = BENCH_CROSS_CPU_HANDOVER_NAME.decode()
+CROSS_CPU_PREFIX = BENCH_CROSS_CPU_PREFIX.decode()
+CROSS_CPU_DEFAULT_LOOPS = BENCH_CROSS_CPU_DEFAULT_LOOPS
+CROSS_CPU_POOL_SIZE = BENCH_CROSS_CPU_POOL_SIZE
+CROSS_CPU_MAX_RETURNING = BENCH_CROSS_CPU_MAX_RETURNING
+STORM_NAME = BENCH_STORM_NAME.decode()
+STORM_BULK_NAME = BENCH_STORM_BULK_NAME.decode()
+STORM_PREFIX = BENCH_STORM_PREFIX.decode()
+STORM_DEFAULT_LOOPS = BENCH_STORM_DEFAULT_LOOPS
+STORM_POOL_SIZE = BENCH_STORM_POOL_SIZE
+STORM_PAGES_STEP = BENCH_STORM_PAGES_STEP
+STORM_BLOCK = BENCH_STORM_BLOCK
+STORM_MAX_PRODUCERS = BENCH_STORM_MAX_PRODUCERS
+
+
+cdef unsigned _design(str name) except? 0xFFFFFFFF:
+    cdef bytes encoded = name.encode("utf-8", "replace")
+    cdef unsigned result = 0
+    if pp_design_parse(encoded, &result):
+        raise ValueError(page_pool_last_error().decode("utf-8", "replace"))
+    return result
+
+
+def check_design(str name):
+    """Raises ``ValueError``, which names them, when there is no design of this name."""
+    _design(name)
 
 
 def tests():
@@ -188,43 +323,14 @@ def checked_text(bint checked=False):
     return text.decode()
 
 
-def run(
-    str name,
-    loops,
-    bint stats=True,
-    bint pmu=True,
-    *,
-    str dma="off",
-    bint tracking=True,
-    bint checked=False,
-):
-    """Run one test on the calling thread, without the GIL. Raises `TestError`, ``ValueError``.
-
-    ``loops`` is the number asked for, 1000 to 2**32 - 1; baselines do ten times as many.
-    ``dma`` is one of `DMA`. Cannot be interrupted.
-    """
-    cdef bench_simple_params params
-    cdef time_bench_record record
+cdef object _timing(const time_bench_record *record):
     cdef char text[TIME_BENCH_LINE_MAX]
-    cdef bytes encoded = name.encode()
-    cdef const char *c_name = encoded
-    cdef int error
-
-    # 0 is C's word for the default; here every number is meant.
-    if not MIN_LOOPS <= loops <= MAX_LOOPS:
-        raise TestError(EINVAL, f"{name}: {loops} loops; {MIN_LOOPS} to {MAX_LOOPS} can be timed")
-    params = _pools(dma, tracking, checked)
-    params.loops, params.no_stats, params.pmu = loops, not stats, pmu
-    with nogil:
-        error = bench_simple_run(c_name, &params, &record)
-    if error:
-        raise TestError(-error, record.error.decode("utf-8", "replace"))
     lines = []
-    time_bench_format(&record, text, sizeof(text))
+    time_bench_format(record, text, sizeof(text))
     lines.append(text.decode())
-    time_bench_format_pmu(&record, text, sizeof(text))
+    time_bench_format_pmu(record, text, sizeof(text))
     lines.append(text.decode())
-    time_bench_format_warning(&record, text, sizeof(text))
+    time_bench_format_warning(record, text, sizeof(text))
     lines.append(text.decode())
     return Timing(
         record.name.decode(),
@@ -237,6 +343,200 @@ def run(
         record.pmu_cycles if record.has_pmu else None,
         *lines,
     )
+
+
+def run(
+    str name,
+    loops,
+    bint stats=True,
+    bint pmu=True,
+    *,
+    str design="ring",
+    str dma="off",
+    bint tracking=True,
+    bint checked=False,
+):
+    """Run one test on the calling thread, without the GIL. Raises `TestError`, ``ValueError``.
+
+    ``loops`` is the number asked for, 1000 to 2**32 - 1; baselines do ten times as many.
+    ``design`` is the name of one; ``dma`` is one of `DMA`. Cannot be interrupted.
+    """
+    cdef bench_simple_params params
+    cdef time_bench_record record
+    cdef bytes encoded = name.encode()
+    cdef const char *c_name = encoded
+    cdef int error
+
+    # 0 is C's word for the default; here every number is meant.
+    if not MIN_LOOPS <= loops <= MAX_LOOPS:
+        raise TestError(EINVAL, f"{name}: {loops} loops; {MIN_LOOPS} to {MAX_LOOPS} can be timed")
+    params = _pools(dma, tracking, checked)
+    params.loops, params.no_stats, params.pmu = loops, not stats, pmu
+    params.design = _design(design)
+    with nogil:
+        error = bench_simple_run(c_name, &params, &record)
+    if error:
+        raise TestError(-error, record.error.decode("utf-8", "replace"))
+    return _timing(&record)
+
+
+cdef int *_cpus(cpus, unsigned n) except? NULL:
+    """The numbers for C, to be freed; NULL for ``None``: nobody is pinned."""
+    cdef int *result
+    cdef unsigned i
+    if cpus is None:
+        return NULL
+    if len(cpus) != n:
+        raise ValueError(f"{len(cpus)} CPUs for {n} threads")
+    result = <int *>calloc(n + 1, sizeof(int))
+    if result is NULL:
+        raise MemoryError
+    for i in range(n):
+        result[i] = cpus[i]
+    return result
+
+
+def cross_cpu(
+    loops,
+    unsigned returning,
+    cpus=None,
+    *,
+    str design="ring",
+    bint handover=False,
+    bint stats=True,
+    bint checked=False,
+    bint pmu=True,
+):
+    """Return pages from ``returning`` other threads; the calling one is the consumer.
+
+    ``cpus`` are those of the returning threads, then the consumer's; ``None`` pins nobody.
+    ``handover``: the same loop without the pool. Raises `TestError`, ``ValueError``.
+    """
+    cdef bench_cross_cpu_params params
+    cdef bench_cross_cpu_result result
+    cdef int *c_cpus = NULL
+    cdef unsigned i
+    cdef int error
+
+    if not MIN_LOOPS <= loops <= MAX_LOOPS or not 1 <= returning <= CROSS_CPU_MAX_RETURNING:
+        raise TestError(EINVAL, f"{loops} loops on {returning} returning CPUs cannot be timed")
+    params = bench_cross_cpu_params(
+        loops=loops,
+        returning=returning,
+        cpus=NULL,
+        handover=handover,
+        design=_design(design),
+        no_stats=not stats,
+        checked=checked,
+        pmu=pmu,
+    )
+    result.cpus = <bench_cross_cpu_cpu *>calloc(returning + 1, sizeof(bench_cross_cpu_cpu))
+    try:
+        c_cpus = _cpus(cpus, returning + 1)
+        params.cpus = c_cpus
+        if result.cpus is NULL:
+            raise TestError(ENOMEM, f"no memory for {returning} returning CPUs")
+        with nogil:
+            error = bench_cross_cpu_run(&params, &result)
+        if error:
+            raise TestError(-error, result.error.decode("utf-8", "replace"))
+        timings = [
+            CpuTiming(
+                result.cpus[i].cpu,
+                _timing(&result.cpus[i].rec),
+                {"queue full": result.cpus[i].waits}
+                if i == returning
+                else {
+                    "queue empty": result.cpus[i].waits,
+                    "pages": result.cpus[i].stretch,
+                    "median ns": result.cpus[i].median_ns,
+                },
+                result.cpus[i].busy_ns,
+            )
+            for i in range(returning + 1)
+        ]
+        counts = {"pool size": result.pool_size, "pages": result.pages}
+        if stats:
+            counts |= {"ring full": result.ring_full, "slow": result.slow}
+        return Timings(timings, {} if handover else counts)
+    finally:
+        free(c_cpus)
+        free(result.cpus)
+
+
+def storm_pages(unsigned producers):
+    """How many pages a producer returns in a round, if it is not said."""
+    if not 1 <= producers <= STORM_MAX_PRODUCERS:
+        raise ValueError(f"{producers} producers: can be 1 to {STORM_MAX_PRODUCERS}")
+    return bench_storm_pages(producers)
+
+
+def storm(
+    loops,
+    unsigned producers,
+    cpus=None,
+    *,
+    str design="ring",
+    unsigned pages=0,
+    bint round_robin=False,
+    unsigned bulk=0,
+    bint stats=True,
+    bint checked=False,
+):
+    """Return pages from ``producers`` threads at once; the calling one allocates in between.
+
+    ``cpus`` are the producers'; ``None`` pins nobody. ``pages``: of each in a round, 0 for
+    `storm_pages`. Raises `TestError`, ``ValueError``.
+    """
+    cdef bench_storm_params params
+    cdef bench_storm_result result
+    cdef int *c_cpus = NULL
+    cdef unsigned i
+    cdef int error
+
+    if not MIN_LOOPS <= loops <= MAX_LOOPS or not 1 <= producers <= STORM_MAX_PRODUCERS:
+        raise TestError(EINVAL, f"{loops} loops of {producers} producers cannot be timed")
+    params = bench_storm_params(
+        loops=loops,
+        producers=producers,
+        cpus=NULL,
+        pages=pages,
+        round_robin=round_robin,
+        bulk=bulk,
+        design=_design(design),
+        no_stats=not stats,
+        checked=checked,
+    )
+    result.cpus = <bench_storm_cpu *>calloc(producers, sizeof(bench_storm_cpu))
+    try:
+        c_cpus = _cpus(cpus, producers)
+        params.cpus = c_cpus
+        if result.cpus is NULL:
+            raise TestError(ENOMEM, f"no memory for {producers} producers")
+        with nogil:
+            error = bench_storm_run(&params, &result)
+        if error:
+            raise TestError(-error, result.error.decode("utf-8", "replace"))
+        timings = [
+            CpuTiming(
+                result.cpus[i].cpu,
+                _timing(&result.cpus[i].rec),
+                {
+                    "rounds": result.rounds,
+                    "pages": result.pages,
+                    "median ns": result.cpus[i].median.ns,
+                    "median tsc": result.cpus[i].median.ticks,
+                    "low ns": result.cpus[i].low.ns,
+                    "high ns": result.cpus[i].high.ns,
+                },
+                None,
+            )
+            for i in range(producers)
+        ]
+        return Timings(timings, {})
+    finally:
+        free(c_cpus)
+        free(result.cpus)
 
 
 def counter_name():

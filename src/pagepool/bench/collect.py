@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import median_low
 from typing import NamedTuple
 
-from pagepool.bench.events import Event, Recorded, RunStarted, Started, TestFailed
+from pagepool.bench.events import Event, Recorded, Started, TestFailed
 from pagepool.bench.simple import MIN_CPU_SHARE
 from pagepool.results.model import SHORT_PERIOD, Build, Machine, Record, ResultSet, Run
 
@@ -37,54 +37,68 @@ class Collector:
         self.machine: Machine = {}
         self.settings: Machine = {}
         self.failed: list[TestFailed] = []
-        self._runs: dict[int, list[Record]] = {}
+        self.designs: tuple[str, ...] = ("ring",)
+        self._runs: dict[str, dict[int, list[Record]]] = {}
         self._shares: dict[str, float] = {}
 
     def add(self, event: Event) -> None:
         """One more event."""
         if isinstance(event, Started):
             self.machine, self.settings = event.machine, event.settings
-        elif isinstance(event, RunStarted):
-            self._runs[event.run] = []
+            self.designs = event.designs
         elif isinstance(event, Recorded):
             name = event.record.name
-            self._runs.setdefault(event.run, []).append(event.record)
+            runs = self._runs.setdefault(event.design, {})
+            runs.setdefault(event.run, []).append(event.record)
             self._shares[name] = min(event.cpu_share, self._shares.get(name, 1.0))
         elif isinstance(event, TestFailed):
             self.failed.append(event)
 
     @property
     def records(self) -> list[Record]:
-        """All records so far, run after run."""
-        return [record for records in self._runs.values() for record in records]
+        """All records so far, design after design, run after run."""
+        return [record for design in self.designs for run in self.of(design) for record in run]
+
+    def of(self, design: str) -> list[list[Record]]:
+        """The records of one design, a list a run."""
+        return list(self._runs.get(design, {}).values())
 
     @property
     def runs(self) -> int:
         """How many runs gave at least one record."""
-        return sum(1 for records in self._runs.values() if records)
+        return len({run for runs in self._runs.values() for run in runs})
 
-    def results(self, label: str) -> ResultSet:
-        """One build with all runs that have records; empty when nothing was measured."""
-        runs = tuple(
-            Run(tuple(records), self.settings) for records in self._runs.values() if records
-        )
-        if not runs:
-            return ResultSet()
-        machine = self.machine
-        build = Build(label=label, runs=runs, kernel=machine.get("kernel"), machine=machine)
-        return ResultSet((build,))
+    def results(self, label: str, prefix: str | None = None) -> ResultSet:
+        """A build a design, with all runs that have records; empty when nothing was measured.
 
-    def summaries(self) -> list[Summary]:
-        """One summary a test, in the order of the tests."""
+        ``label`` and ``prefix`` as in `build_label`.
+        """
+        builds = []
+        for design in self.designs:
+            runs = tuple(Run(tuple(records), self.settings) for records in self.of(design))
+            machine = self.machine
+            if len(self.designs) > 1:
+                machine = {**machine, "design": design}
+            name = build_label(design, self.designs, prefix) or label
+            if runs:
+                builds.append(Build(name, runs, machine.get("kernel"), machine=machine))
+        return ResultSet(tuple(builds))
+
+    def summaries(self, design: str | None = None) -> list[Summary]:
+        """One summary a test of one design, the first if not given, in the order of the tests."""
         by_name: dict[str, list[Record]] = {}
-        for record in self.records:
-            by_name.setdefault(record.name, []).append(record)
+        for run in self.of(self.designs[0] if design is None else design):
+            for record in run:
+                if record.ns is not None:
+                    by_name.setdefault(record.name, []).append(record)
         return [_summary(name, records) for name, records in by_name.items()]
 
     def too_short(self) -> list[tuple[str, float]]:
         """Tests with a period below `SHORT_PERIOD`: name, and its shortest period in seconds."""
         shortest: dict[str, float] = {}
         for record in self.records:
+            if record.kind == "sum":
+                continue  # it has no period of its own
             seconds = (record.time_interval_ns or 0) / 1e9
             if seconds < SHORT_PERIOD:
                 shortest[record.name] = min(seconds, shortest.get(record.name, seconds))
@@ -101,6 +115,22 @@ class Collector:
             for name, share in self._shares.items()
             if share < MIN_CPU_SHARE and name not in short
         ]
+
+
+def build_label(design: str, designs: tuple[str, ...], prefix: str | None) -> str | None:
+    """What a build is called; ``None``: as its file is.
+
+    A design that is not the kernel's, or one of several, has its name in it, behind the
+    ``prefix`` that was given for all of them.
+    """
+    if designs == ("ring",):
+        return prefix
+    return design if prefix is None else f"{prefix}-{design}"
+
+
+def median_ns(record: Record) -> float:
+    """Nanoseconds per page in the median round or stretch of a record that has counted it."""
+    return record.counts["median ns"] / record.counts["pages"]
 
 
 def _summary(name: str, records: list[Record]) -> Summary:

@@ -9,18 +9,29 @@ from pagepool.results.model import Machine, Record
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The first event: where it runs, what will be run, and how."""
+    """The first event: where it runs, what will be run, and how.
+
+    Each run has all ``tests`` in all ``designs``; these have one name each in comparisons.
+    """
 
     machine: Machine
     settings: Machine
     tests: tuple[str, ...]
     runs: int
+    designs: tuple[str, ...] = ("ring",)
 
 
 class RunStarted(msgspec.Struct, frozen=True):
     """A run begins, numbered from 1: a fresh worker process."""
 
     run: int
+
+
+class DesignStarted(msgspec.Struct, frozen=True):
+    """A design's part of a run begins; only where several designs are run."""
+
+    run: int
+    design: str
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -50,6 +61,7 @@ class Recorded(msgspec.Struct, frozen=True):
     record: Record
     pmu_line: str = ""
     cpu_share: float = 1.0
+    design: str = "ring"
 
 
 class TestFailed(msgspec.Struct, frozen=True):
@@ -68,4 +80,4 @@ class Warned(msgspec.Struct, frozen=True):
     text: str
 
 
-Event = Started | RunStarted | Notice | TestStarted | Recorded | TestFailed | Warned
+Event = Started | RunStarted | DesignStarted | Notice | TestStarted | Recorded | TestFailed | Warned

@@ -82,6 +82,11 @@ def choose_cpu(allowed: set[int], root: Path = Path("/")) -> int:
     CPU 0 takes most interrupts; on machines with two sorts of cores the high numbers are the
     slow ones, so speed is asked for first.
     """
+    return order_cpus(allowed, root)[0]
+
+
+def order_cpus(allowed: set[int], root: Path = Path("/")) -> list[int]:
+    """The CPUs to measure on, best first: by the rule of `choose_cpu`."""
     base = root / "sys/devices/system/cpu"
     isolated = parse_cpu_list(_text(base / "isolated"))
 
@@ -92,7 +97,10 @@ def choose_cpu(allowed: set[int], root: Path = Path("/")) -> int:
                 return int(text)
         return 0
 
-    return max(allowed, key=lambda cpu: (cpu in isolated, speed(cpu), cpu != 0, cpu))
+    def merit(cpu: int) -> tuple[bool, int, bool, int]:
+        return (cpu in isolated, speed(cpu), cpu != 0, cpu)
+
+    return sorted(allowed, key=merit, reverse=True)
 
 
 def parse_cpu_list(text: str) -> set[int]:

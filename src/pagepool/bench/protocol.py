@@ -33,10 +33,36 @@ class Setup(msgspec.Struct, tag=True):
 
 
 class Job(msgspec.Struct, tag=True):
-    """Run one test once. ``loops``: 1000 to 2**32 - 1."""
+    """Run one test once. ``loops``: 1000 to 2**32 - 1; ``design``: of its pool."""
 
     test: str
     loops: int
+    design: str = "ring"
+
+
+class CrossCpuJob(msgspec.Struct, tag=True):
+    """Run bench_page_pool_cross_cpu once, or with ``handover`` its loop without the pool.
+
+    ``cpus``: the returning ones, then the consumer's; ``None`` pins nobody.
+    """
+
+    loops: int
+    returning: int
+    cpus: tuple[int, ...] | None
+    design: str = "ring"
+    handover: bool = False
+
+
+class StormJob(msgspec.Struct, tag=True):
+    """Run the return storm once. ``cpus``: the producers'; ``None`` pins nobody."""
+
+    loops: int
+    producers: int
+    cpus: tuple[int, ...] | None
+    design: str = "ring"
+    pages: int = 0
+    round_robin: bool = False
+    bulk: int = 0
 
 
 class Play(msgspec.Struct, tag=True):
@@ -86,6 +112,31 @@ class Done(msgspec.Struct, tag=True):
     cpu_share: float
 
 
+class CpuDone(msgspec.Struct):
+    """What one CPU measured in a job on several; fields as in `Done`.
+
+    ``counts``: what else it counted.
+    """
+
+    cpu: int
+    name: str
+    step: int
+    invoke_count: int
+    time_interval_ns: int
+    tsc_interval: int
+    instructions: int | None
+    pmu_line: str
+    cpu_share: float
+    counts: dict[str, int]
+
+
+class CpusDone(msgspec.Struct, tag=True):
+    """What a job on several CPUs measured; ``counts``: for all of them together."""
+
+    cpus: tuple[CpuDone, ...]
+    counts: dict[str, int]
+
+
 class Played(msgspec.Struct, tag=True):
     """What a workload did; ``cpu_share`` as in `Done`."""
 
@@ -100,5 +151,5 @@ class Failed(msgspec.Struct, tag=True):
     errno: int
 
 
-Request = Setup | Job | Play
-Answer = Ready | Done | Played | Failed
+Request = Setup | Job | CrossCpuJob | StormJob | Play
+Answer = Ready | Done | CpusDone | Played | Failed

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Generator, Sequence
 from fnmatch import fnmatchcase
 
-from pagepool.bench import _loops, machine
+from pagepool.bench import _loops, machine, suite
 from pagepool.bench._loops import Test
 from pagepool.bench.errors import SettingsError, WorkerDied
 from pagepool.bench.events import (
@@ -22,19 +21,14 @@ from pagepool.bench.events import (
     Warned,
 )
 from pagepool.bench.process import Worker
-from pagepool.bench.protocol import Done, Failed, Job, Pools, Ready, Setup
+from pagepool.bench.protocol import Done, Failed, Job, Pools, Ready
+from pagepool.bench.suite import DEFAULT_RUNS
 from pagepool.results.model import Machine, Record
 
 DEFAULT_LOOPS = _loops.DEFAULT_LOOPS
-MIN_LOOPS = _loops.MIN_LOOPS
-MAX_LOOPS = _loops.MAX_LOOPS
 
 #: How ``dma`` can be: not at all, for a device without an IOMMU, behind a software IOMMU.
 DMA = _loops.DMA
-
-#: Three runs show whether figures repeat; one does not, and a median needs three.
-DEFAULT_RUNS = 3
-MAX_RUNS = 1000
 
 #: A test that had less than this part of its CPU is doubted. The kernel's own housekeeping
 #: takes less than one in a hundred.
@@ -65,6 +59,7 @@ def run_simple(
     loops: int = DEFAULT_LOOPS,
     runs: int = DEFAULT_RUNS,
     tests: Sequence[str] = (),
+    designs: Sequence[str] = ("ring",),
     stats: bool = True,
     dma: str = "off",
     tracking: bool = True,
@@ -74,17 +69,15 @@ def run_simple(
     """Run the benchmark and yield what happens: `pagepool.bench.events`, `Started` first.
 
     ``loops`` are the rounds of one test, 1000 to 2**32 - 1 (``for_loop`` and ``atomic_inc`` do
-    ten times as many); ``tests`` are shell patterns of names, none for all; ``stats`` off makes
-    pools without statistics; ``dma`` is one of `DMA`, and ``tracking`` off makes pools that do not
-    know which pages they have mapped; ``checked`` makes checked pools, whose figures are not the
-    pool's; ``cpu`` is the CPU to run on, chosen if not given. Settings are checked at once: raises
-    `SettingsError`. While it runs it raises `WorkerDied` and `BenchError`. Closing the generator
-    ends the worker process.
+    ten times as many); ``tests`` are shell patterns of names, none for all; ``designs`` are those
+    of the pools, all of them in each run; ``stats`` off makes pools without statistics; ``dma`` is
+    one of `DMA`, and ``tracking`` off makes pools that do not know which pages they have mapped;
+    ``checked`` makes checked pools, whose figures are not the pool's; ``cpu`` is the CPU to run on,
+    chosen if not given. Settings are checked at once: raises `SettingsError`. While it runs it
+    raises `WorkerDied` and `BenchError`. Closing the generator ends the worker process.
     """
-    if not MIN_LOOPS <= loops <= MAX_LOOPS:
-        raise SettingsError(f"{loops} loops: can be {MIN_LOOPS} to {MAX_LOOPS}")
-    if not 1 <= runs <= MAX_RUNS:
-        raise SettingsError(f"{runs} runs: can be 1 to {MAX_RUNS}")
+    suite.check_counts(loops, runs)
+    several = suite.check_designs(designs)
     if dma not in DMA:
         raise SettingsError(f"dma {dma!r}: can be {', '.join(DMA)}")
     if not tracking and dma == "off":
@@ -97,34 +90,31 @@ def run_simple(
         raise SettingsError(
             f"CPU {cpu} is not one that this process may use: {machine.format_cpu_list(allowed)}"
         )
-    return _run(loops, runs, chosen, Pools(stats, dma, tracking, checked), cpu)
+    return _run(loops, runs, chosen, several, Pools(stats, dma, tracking, checked), cpu)
 
 
 def _run(
-    loops: int, runs: int, tests: list[Test], pools: Pools, cpu: int
+    loops: int, runs: int, tests: list[Test], designs: tuple[str, ...], pools: Pools, cpu: int
 ) -> Generator[Event, None, None]:
     for run in range(1, runs + 1):
         with Worker() as worker:
-            ready = worker.ask(Setup(cpu, pools), "while it started")
-            if not isinstance(ready, Ready):
-                raise WorkerDied(f"the worker did not start: {ready}")
+            ready = suite.start(worker, cpu, pools)
             if run == 1:
-                facts = _facts(ready, pools)
                 settings = {"suite": "simple", "loops": str(loops)}
-                yield Started(facts, settings, tuple(test.name for test in tests), runs)
-                if ready.pin_error:
-                    yield Warned(f"cannot pin the worker to CPU {cpu}: {ready.pin_error}")
-                if ready.checked != "off" and not pools.checked:
-                    yield Warned("PAGEPOOL_CHECKED is set: these are not the pool's figures")
+                names = tuple(test.name for test in tests)
+                yield Started(_facts(ready, designs, pools), settings, names, runs, designs)
+                yield from suite.doubts(ready, cpu, pools)
             yield RunStarted(run)
-            yield Notice(run, _loops.PREFIX + _loops.LOADED)
-            yield from _one_run(worker, run, loops, tests)
+            for design in suite.rotated(designs, run):
+                loaded = _loops.PREFIX + _loops.LOADED
+                yield from suite.begin_design(run, design, designs, loaded)
+                yield from _one_run(worker, run, loops, tests, design)
             for line in worker.complaints():
                 yield Warned(f"the worker said: {line}")
 
 
 def _one_run(
-    worker: Worker, run: int, loops: int, tests: list[Test]
+    worker: Worker, run: int, loops: int, tests: list[Test], design: str
 ) -> Generator[Event, None, None]:
     announced = False
     for test in tests:
@@ -134,7 +124,7 @@ def _one_run(
             yield Notice(run, _loops.PREFIX + _loops.HANDLER)
         if test.notice is not None:
             yield Notice(run, _loops.PREFIX + test.notice)
-        answer = worker.ask(Job(test.name, loops), f"in {test.name}, run {run}")
+        answer = worker.ask(Job(test.name, loops, design), f"in {test.name}, run {run}")
         if isinstance(answer, Failed):
             yield TestFailed(run, test.name, answer.text)
             continue
@@ -142,7 +132,7 @@ def _one_run(
             raise WorkerDied(f"the worker answered nonsense in {test.name}: {answer}")
         if answer.warning:
             yield Warned(answer.warning)
-        yield Recorded(run, _record(answer), answer.pmu_line, answer.cpu_share)
+        yield Recorded(run, _record(answer), answer.pmu_line, answer.cpu_share, design)
 
 
 def _record(done: Done) -> Record:
@@ -156,24 +146,8 @@ def _record(done: Done) -> Record:
     )
 
 
-def _facts(ready: Ready, pools: Pools) -> Machine:
-    facts = machine.describe(ready.cpu)
-    counter = ready.counter
-    if ready.counter_khz:
-        counter += f" at {ready.counter_khz / 1e6:.2f} GHz, measured"
-    instructions = "counted, user space only"
-    if ready.pmu_error:
-        name = errno.errorcode.get(ready.pmu_error, str(ready.pmu_error))
-        instructions = f"not available: perf_event_open gives {name}"
-    facts |= {
-        "pagepool": ready.version,
-        "compiler": machine.one_line(ready.compiler),
-        "counter": counter,
-        "instructions": instructions,
-        "pool": f"ring of {_loops.POOL_SIZE}, {_loops.PREFILL} pages in circulation",
-        "statistics": "on" if pools.stats else "off",
-        "dma": ready.dma,
-        "checked mode": ready.checked,
-        "rcu": "not measured, the pool has no read-side sections",
-    }
+def _facts(ready: Ready, designs: tuple[str, ...], pools: Pools) -> Machine:
+    pool = f"pool_size {_loops.POOL_SIZE}, {_loops.PREFILL} pages in circulation"
+    facts = suite.facts(ready, designs, pool, pools)
+    facts["rcu"] = "not measured, the pool has no read-side sections"
     return facts

@@ -20,6 +20,9 @@ import msgspec
 from pagepool.bench import _loops, _workloads
 from pagepool.bench.protocol import (
     Answer,
+    CpuDone,
+    CpusDone,
+    CrossCpuJob,
     Done,
     Failed,
     Job,
@@ -29,6 +32,7 @@ from pagepool.bench.protocol import (
     Ready,
     Request,
     Setup,
+    StormJob,
 )
 
 
@@ -51,8 +55,10 @@ def main() -> int:
             _send(answers, _set_up(request))
         elif isinstance(request, Play):
             _send(answers, _play(request))
-        else:
+        elif isinstance(request, Job):
             _send(answers, _measure(request, pools))
+        else:
+            _send(answers, _measure_cpus(request, pools))
 
 
 def _listen(requests: queue.SimpleQueue[Request]) -> None:
@@ -117,6 +123,7 @@ def _measure(job: Job, pools: Pools) -> Done | Failed:
             job.test,
             job.loops,
             pools.stats,
+            design=job.design,
             dma=pools.dma,
             tracking=pools.tracking,
             checked=pools.checked,
@@ -135,6 +142,52 @@ def _measure(job: Job, pools: Pools) -> Done | Failed:
         pmu_line=timing.pmu_line,
         warning=timing.warning,
         cpu_share=min(busy / wall, 1.0) if wall > 0 else 1.0,
+    )
+
+
+def _measure_cpus(job: CrossCpuJob | StormJob, pools: Pools) -> CpusDone | Failed:
+    try:
+        if isinstance(job, CrossCpuJob):
+            timings = _loops.cross_cpu(
+                job.loops,
+                job.returning,
+                job.cpus,
+                design=job.design,
+                handover=job.handover,
+                stats=pools.stats,
+                checked=pools.checked,
+            )
+        else:
+            timings = _loops.storm(
+                job.loops,
+                job.producers,
+                job.cpus,
+                design=job.design,
+                pages=job.pages,
+                round_robin=job.round_robin,
+                bulk=job.bulk,
+                stats=pools.stats,
+                checked=pools.checked,
+            )
+    except _loops.TestError as error:
+        return Failed(str(error), error.errno)
+    return CpusDone(tuple(map(_cpu_done, timings.cpus)), timings.counts)
+
+
+def _cpu_done(one: _loops.CpuTiming) -> CpuDone:
+    timing = one.timing
+    share = 1.0 if one.busy_ns is None else one.busy_ns / timing.time_interval_ns
+    return CpuDone(
+        cpu=one.cpu,
+        name=timing.name,
+        step=timing.step,
+        invoke_count=timing.invoke_count,
+        time_interval_ns=timing.time_interval_ns,
+        tsc_interval=timing.tsc_interval,
+        instructions=timing.instructions,
+        pmu_line=timing.pmu_line,
+        cpu_share=min(share, 1.0),
+        counts=one.counts,
     )
 
 

@@ -17,7 +17,8 @@ from pagepool.bench.errors import SettingsError, WorkerDied
 from pagepool.bench.events import RunStarted, Started, TestFailed, TestStarted, Warned
 from pagepool.bench.process import Worker
 from pagepool.bench.protocol import Failed, Play, Played, Ready, Setup
-from pagepool.bench.simple import DEFAULT_RUNS, MAX_RUNS, MIN_CPU_SHARE
+from pagepool.bench.simple import MIN_CPU_SHARE
+from pagepool.bench.suite import DEFAULT_RUNS, MAX_RUNS
 from pagepool.model.limits import CACHE_REFILL, CACHE_SIZE
 from pagepool.results.model import SHORT_PERIOD, Machine, Record
 

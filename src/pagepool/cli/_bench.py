@@ -102,6 +102,7 @@ class Progress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
+        self._tests = 0
 
     def __enter__(self) -> Progress:
         if sys.stderr and sys.stderr.isatty():
@@ -142,11 +143,12 @@ class Progress:
         if self._bar is None:
             return
         if isinstance(event, bench.Started):
-            self._bar.update(self._task, total=len(event.tests) * event.runs)
+            total = len(event.tests) * len(event.designs) * event.runs
+            self._bar.update(self._task, total=total)
         elif isinstance(event, bench.TestStarted):
-            self._bar.update(self._task, description=f"run {event.run}: {event.test}")
-        elif isinstance(event, (bench.Recorded, bench.Ran, bench.TestFailed)):
-            self._bar.advance(self._task)
+            what = f"run {event.run}: {event.test}"
+            self._bar.update(self._task, description=what, completed=self._tests)
+            self._tests += 1
 
 
 def fact_lines(facts: Machine, label: str | None = None) -> list[str]:

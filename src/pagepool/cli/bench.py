@@ -8,9 +8,9 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -20,9 +20,13 @@ from pagepool.cli._output import INTERRUPTED, split_globs
 
 if TYPE_CHECKING:
     from pagepool.bench import Collector, Event
+    from pagepool.results.model import Machine
 
 #: Facts that the table on a terminal shows below itself; the text on a pipe has all of them.
-_SHOWN = ("cpu", "pinned cpu", "kernel", "governor", "counter", "statistics", "dma", "checked mode")
+_SHOWN = (
+    *("cpu", "pinned cpu", "kernel", "governor", "counter", "design", "pool", "queues"),
+    *("spread", "puts", "pages a round", "statistics", "dma", "checked mode", "oversubscribed"),
+)
 
 
 class _DefaultGroup(click.Group):
@@ -45,8 +49,15 @@ def command() -> None:
 command.add_command(workload.command, "workload")
 
 
-@command.command()
-@click.option(
+def _designs(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str]:
+    return [name.strip() for name in value.split(",")]
+
+
+def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
+    return [count(_ctx, param, text) for text in value.split(",")]
+
+
+_loops = click.option(
     "--loops",
     callback=count,
     default="10M",
@@ -54,7 +65,15 @@ command.add_command(workload.command, "workload")
     metavar="N",
     help="Rounds of each test; for_loop and atomic_inc do ten times as many.",
 )
-@click.option(
+_pages = click.option(
+    "--loops",
+    callback=count,
+    default="10M",
+    show_default=True,
+    metavar="N",
+    help="Pages that each CPU returns.",
+)
+_runs = click.option(
     "--runs",
     callback=count,
     default="3",
@@ -62,13 +81,50 @@ command.add_command(workload.command, "workload")
     metavar="N",
     help="All tests so often, each time in a fresh process: the spread tells what is noise.",
 )
+_design = click.option(
+    "--design",
+    "designs",
+    callback=_designs,
+    default="ring",
+    show_default=True,
+    metavar="A,B",
+    help="Designs of the pool: ring, list (or a step of it), ours. Each run has all of them.",
+)
+_no_stats = click.option("--no-stats", is_flag=True, help="Make the pools without statistics.")
+_checked = click.option(
+    "--checked",
+    is_flag=True,
+    help="Checked pools: what checked mode costs, not the pool's figures.",
+)
+_json = click.option(
+    "--json",
+    "json_path",
+    metavar="FILE",
+    help="Write the records there as well; '-' writes them, and nothing else, to the output.",
+)
+_label = click.option(
+    "--label",
+    metavar="TEXT",
+    help="What to call this build in comparisons; of several designs, what stands before each.",
+)
+_oversubscribe = click.option(
+    "--oversubscribe",
+    is_flag=True,
+    help="Run more threads than there are CPUs; the result is marked, and no figure of contention.",
+)
+
+
+@command.command()
+@_loops
+@_runs
 @click.option(
     "--tests",
     multiple=True,
     metavar="GLOB",
     help="Only tests whose name matches, like 'tasklet*'; repeat it or use commas.",
 )
-@click.option("--no-stats", is_flag=True, help="Make the pools without statistics.")
+@_design
+@_no_stats
 @click.option(
     "--dma",
     type=click.Choice(["off", "none", "iommu"]),
@@ -79,26 +135,18 @@ command.add_command(workload.command, "workload")
 @click.option(
     "--no-tracking", is_flag=True, help="Pools that do not know which pages they have mapped."
 )
-@click.option(
-    "--checked",
-    is_flag=True,
-    help="Checked pools: what checked mode costs, not the pool's figures.",
-)
+@_checked
 @click.option(
     "--cpu", type=click.IntRange(min=0), metavar="N", help="Run on this CPU; else one is chosen."
 )
-@click.option(
-    "--json",
-    "json_path",
-    metavar="FILE",
-    help="Write the records there as well; '-' writes them, and nothing else, to the output.",
-)
-@click.option("--label", metavar="TEXT", help="What to call this build in comparisons.")
+@_json
+@_label
 @click.option("--list", "list_only", is_flag=True, help="List the tests and exit.")
 def simple(
     loops: int,
     runs: int,
     tests: tuple[str, ...],
+    designs: list[str],
     no_stats: bool,
     dma: str,
     no_tracking: bool,
@@ -122,6 +170,7 @@ def simple(
                 "loops": loops,
                 "runs": runs,
                 "tests": split_globs(tests),
+                "designs": designs,
                 "stats": not no_stats,
                 "dma": dma,
                 "tracking": not no_tracking,
@@ -133,8 +182,12 @@ def simple(
             list_only,
         )
     except KeyboardInterrupt:  # before the first test, or after the last one
-        say("interrupted: nothing was measured")
-        sys.exit(INTERRUPTED)
+        _interrupted()
+
+
+def _interrupted() -> NoReturn:
+    say("interrupted: nothing was measured")
+    sys.exit(INTERRUPTED)
 
 
 def _simple(
@@ -150,26 +203,182 @@ def _simple(
             for test in bench.select_tests(settings["tests"]):
                 click.echo(f"{test.name:<30} {test.what}")
             return
-        events = bench.run_simple(**settings)
+    except bench.SettingsError as error:
+        raise Wrong(str(error)) from None
+    _run(bench.run_simple, settings, json_path, label, _print_table)
+
+
+def _run(
+    suite: Callable[..., Generator[Event, None, None]],
+    settings: dict[str, Any],
+    json_path: str | None,
+    label: str | None,
+    table: Callable[[Collector], None],
+) -> NoReturn:
+    """Run a suite to its end, and exit."""
+    from pagepool import bench
+
+    try:
+        events = suite(**settings)
     except bench.SettingsError as error:
         raise Wrong(str(error)) from None
     if label is not None and not (label.strip() and label.isprintable()):
         raise Wrong("--label must be printable and not empty")
     with contextlib.closing(events):
-        sys.exit(_Session(json_path, label).run(events))
+        sys.exit(_Session(json_path, label, table).run(events))
+
+
+@command.command("cross-cpu")
+@click.option(
+    "--returning-cpus",
+    callback=count,
+    default="1",
+    show_default=True,
+    metavar="N",
+    help="CPUs that return pages; the consumer has one more.",
+)
+@_pages
+@_runs
+@_design
+@_no_stats
+@_checked
+@_oversubscribe
+@_json
+@_label
+def cross_cpu(
+    returning_cpus: int,
+    loops: int,
+    runs: int,
+    designs: list[str],
+    no_stats: bool,
+    checked: bool,
+    oversubscribe: bool,
+    json_path: str | None,
+    label: str | None,
+) -> None:
+    """Allocate on one CPU, return on others.
+
+    The consumer hands each page to the next of the returning CPUs in turn, through a queue to
+    each, and these put them; the table has the median stretch of 4096 pages. What the queues
+    alone cost is measured just before, by the same loop without the pool, so that the pool's
+    share is known.
+
+    Output and exit status are those of 'bench simple'; more CPUs than there are is status 2,
+    unless --oversubscribe. 'taskset -c LIST' chooses the CPUs.
+    """
+    from pagepool import bench
+
+    settings = {
+        "returning": returning_cpus,
+        "loops": loops,
+        "runs": runs,
+        "designs": designs,
+        "stats": not no_stats,
+        "checked": checked,
+        "oversubscribe": oversubscribe,
+    }
+    try:
+        _run(bench.run_cross_cpu, settings, json_path, label, _print_cross_cpu)
+    except KeyboardInterrupt:
+        _interrupted()
+
+
+@command.command()
+@click.option(
+    "--producers",
+    callback=_counts,
+    default="1,2",
+    show_default=True,
+    metavar="N,M",
+    help="How many CPUs return pages at once; each run has all of these.",
+)
+@_pages
+@_runs
+@_design
+@click.option(
+    "--spread",
+    type=click.Choice(["block", "round-robin"]),
+    default="block",
+    show_default=True,
+    help="Pages that are neighbours in memory go to one producer by 32, or each to the next.",
+)
+@click.option(
+    "--pages",
+    callback=lambda ctx, param, value: None if value is None else count(ctx, param, value),
+    metavar="N",
+    help="Pages of each producer in a round; else 4096, or as many as fit into the pool.",
+)
+@click.option(
+    "--bulk",
+    type=int,
+    metavar="N",
+    help="Put by page_pool_put_page_bulk, N at once; else one by one.",
+)
+@_no_stats
+@_checked
+@_oversubscribe
+@_json
+@_label
+def storm(
+    producers: list[int],
+    loops: int,
+    runs: int,
+    designs: list[str],
+    spread: str,
+    pages: int | None,
+    bulk: int | None,
+    no_stats: bool,
+    checked: bool,
+    oversubscribe: bool,
+    json_path: str | None,
+    label: str | None,
+) -> None:
+    """Return pages from several CPUs, all at once.
+
+    Nothing is allocated in the timed part: it is the price of contention among those who return
+    pages alone. In each round every producer returns the same pages in the same order; the table
+    has the median round.
+
+    Output and exit status are those of 'bench simple'; more producers than CPUs is status 2,
+    unless --oversubscribe. 'taskset -c LIST' chooses the CPUs.
+    """
+    from pagepool import bench
+
+    settings = {
+        "producers": producers,
+        "loops": loops,
+        "runs": runs,
+        "designs": designs,
+        "spread": spread,
+        "pages": pages,
+        "bulk": bulk,
+        "stats": not no_stats,
+        "checked": checked,
+        "oversubscribe": oversubscribe,
+    }
+    try:
+        _run(bench.run_storm, settings, json_path, label, _print_storm)
+    except KeyboardInterrupt:
+        _interrupted()
 
 
 class _Session:
     """One invocation: takes the events, prints, and keeps what was measured."""
 
-    def __init__(self, json_path: str | None, label: str | None) -> None:
+    def __init__(
+        self,
+        json_path: str | None,
+        label: str | None,
+        table: Callable[[Collector], None] | None = None,
+    ) -> None:
         from pagepool.bench import Collector
 
         self._to_stdout = json_path == "-"
         self._file = None if json_path in (None, "-") else JsonFile(str(json_path))
         self._given_label = label
-        stem = "pagepool" if self._file is None else Path(str(json_path)).stem
-        self._label = label or stem
+        self._stem = "pagepool" if self._file is None else Path(str(json_path)).stem
+        self._table = table or _print_table
+        self._headed: set[str] = set()
         self._collector: Collector = Collector()
         # sys.stdout is None where file descriptor 1 was closed (>&-): then nobody wants to know.
         self._terminal = bool(sys.stdout) and sys.stdout.isatty() and not self._to_stdout
@@ -224,8 +433,15 @@ class _Session:
         elif self._terminal or self._to_stdout:
             return
         elif isinstance(event, bench.Started):
-            for line in fact_lines(event.machine | event.settings, self._given_label):
-                click.echo(line)
+            if len(event.designs) == 1:
+                self._head(event.machine | event.settings, event.designs[0])
+        elif isinstance(event, bench.DesignStarted):
+            # All facts stand in front of each design once: to a reader it is a build of its own.
+            collector, facts = self._collector, {"design": event.design}
+            if event.design not in self._headed:
+                self._headed.add(event.design)
+                facts = collector.machine | facts | collector.settings
+            self._head(facts, event.design)
         elif isinstance(event, bench.Notice):
             click.echo(event.text)
         elif isinstance(event, bench.Recorded):
@@ -233,19 +449,26 @@ class _Session:
             if event.pmu_line:
                 click.echo(event.pmu_line)
 
+    def _head(self, facts: Machine, design: str) -> None:
+        from pagepool.bench import build_label
+
+        label = build_label(design, self._collector.designs, self._given_label)
+        for line in fact_lines(facts, label):
+            click.echo(line)
+
     def _finish(self, status: int) -> int:
         collector = self._collector
         written = self._write_json()
         if self._terminal:
             if collector.records:
-                _print_table(collector)
+                self._table(collector)
             for text in self._warned:
                 say(f"warning: {text}")
         short = collector.too_short()
         if short:
             say(_short_warning(short, collector))
         if disturbed := collector.disturbed():
-            say(_disturbed_warning(disturbed))
+            say(_disturbed_warning(disturbed, collector.settings.get("suite", "simple")))
         if status == INTERRUPTED:
             records = len(collector.records)
             what = "nothing was measured" if not records else f"{records} records were kept"
@@ -264,7 +487,7 @@ class _Session:
             return True
         if file is None and not self._to_stdout:
             return True
-        text = jsonio.dumps(self._collector.results(self._label))
+        text = jsonio.dumps(self._collector.results(self._stem, self._given_label))
         if file is not None:
             return file.write(text)
         self._to_stdout = False
@@ -289,12 +512,13 @@ def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:
     )
 
 
-def _disturbed_warning(disturbed: list[tuple[str, float]]) -> str:
+def _disturbed_warning(disturbed: list[tuple[str, float]], suite: str) -> str:
     name, share = min(disturbed, key=lambda item: item[1])
     others = f" and {len(disturbed) - 1} more" if len(disturbed) > 1 else ""
     return (
         f"warning: {name}{others} had to share the CPU ({share:.0%} of the time was its own): "
-        "stop other programs, or choose another CPU with --cpu"
+        "stop other programs, or choose "
+        + ("another CPU with --cpu" if suite == "simple" else "other CPUs with taskset")
     )
 
 
@@ -311,26 +535,55 @@ def _printed(ns: float) -> str:
 
 
 def _print_table(collector: Collector) -> None:
+    if len(collector.designs) == 1:
+        _print_simple(collector, collector.designs[0], "")
+    else:
+        for design in collector.designs:
+            if collector.of(design):
+                _print_simple(collector, design, f", design {design}")
+        _print_ratios(collector)
+    _print_facts(collector)
+
+
+def _runs_title(name: str, collector: Collector) -> str:
+    runs = collector.runs
+    return f"{name}, {runs} run{'s' if runs != 1 else ''}"
+
+
+def _print_grid(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table that no terminal is too narrow for: that breaks the lines; a cut figure is worse."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False)
+    wide = console.options.update(max_width=1000)
+    console.width = max(console.width, console.measure(table, options=wide).maximum, len(title))
+    console.print(table)
+
+
+def _print_facts(collector: Collector) -> None:
+    from rich.console import Console
     from rich.text import Text
 
-    summaries = collector.summaries()
+    console = Console(highlight=False)
+    for key in _SHOWN:
+        if key in collector.machine:
+            console.print(Text(f"{key}: {collector.machine[key]}", style="dim"))
+
+
+def _print_simple(collector: Collector, design: str, which: str) -> None:
+    summaries = collector.summaries(design)
     instructions = any(summary.instructions is not None for summary in summaries)
-    runs = collector.runs
-    table = Table(
-        title=f"bench_page_pool_simple, {runs} run{'s' if runs != 1 else ''}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("test", no_wrap=True)
-    columns = ["ns", "min..max", "cycles", "min..max"] + ["instr"] * instructions
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+    rows = []
     for summary in summaries:
         cells = [
+            summary.name,
             _printed(summary.ns),
             f"{_printed(summary.ns_min)}..{_printed(summary.ns_max)}" if summary.runs > 1 else "",
             f"{summary.cycles:.1f}",
@@ -339,13 +592,104 @@ def _print_table(collector: Collector) -> None:
         if instructions:
             counted = summary.instructions
             cells.append("" if counted is None else f"{counted:.1f}")
-        table.add_row(summary.name, *cells)
-    console = Console(highlight=False)
-    # A terminal that is too narrow breaks the lines; a figure that is cut is worse.
-    wide = console.options.update(max_width=1000)
-    console.width = max(console.width, console.measure(table, options=wide).maximum)
-    console.print(table)
-    machine = collector.machine
-    for key in _SHOWN:
-        if key in machine:
-            console.print(Text(f"{key}: {machine[key]}", style="dim"))
+        rows.append(cells)
+    columns = ["test", "ns", "min..max", "cycles", "min..max"] + ["instr"] * instructions
+    _print_grid(_runs_title(f"bench_page_pool_simple{which}", collector), columns, rows)
+
+
+def _print_ratios(collector: Collector) -> None:
+    """The designs beside each other: median ns, and those after the first by the first."""
+    first, *others = collector.designs
+    by_design = {
+        design: {summary.name: summary.ns for summary in collector.summaries(design)}
+        for design in collector.designs
+    }
+    columns = ["test", first, *(head for name in others for head in (name, f"/ {first}"))]
+    rows = []
+    for name in dict.fromkeys(name for found in by_design.values() for name in found):
+        base = by_design[first].get(name)
+        cells = [name, _or_dash(base)]
+        for design in others:
+            ns = by_design[design].get(name)
+            cells += [_or_dash(ns), _ratio(ns / base if ns is not None and base else None)]
+        rows.append(cells)
+    _print_grid("designs beside each other, median ns", columns, rows)
+
+
+def _or_dash(ns: float | None) -> str:
+    return "-" if ns is None else _printed(ns)
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _mark(collector: Collector) -> str:
+    return ", OVERSUBSCRIBED" if collector.machine.get("oversubscribed", "no") != "no" else ""
+
+
+def _print_cross_cpu(collector: Collector) -> None:
+    from pagepool.bench import summarize_cross_cpu
+
+    summaries = summarize_cross_cpu(collector)
+    ring = next((one for one in summaries if one.design == "ring"), None)
+    rows = []
+    for one in summaries:
+        several = one.runs > 1
+        net_range = ""
+        if several and one.net_min is not None and one.net_max is not None:
+            net_range = f"{_printed(one.net_min)}..{_printed(one.net_max)}"
+        to_ring = None
+        if ring is not None and ring.net is not None and ring.net > 0 and one.net is not None:
+            to_ring = one.net / ring.net
+        rows.append(
+            [
+                one.design,
+                _printed(one.ns),
+                f"{_printed(one.ns_min)}..{_printed(one.ns_max)}" if several else "",
+                _printed(one.mean),
+                _or_dash(one.handover),
+                _or_dash(one.net),
+                net_range,
+                _ratio(to_ring),
+                str(one.queue_empty),
+                str(one.queue_full),
+                "-" if one.fell_out is None else str(one.fell_out),
+            ]
+        )
+    number = collector.settings["returning_cpus"]
+    name = f"bench_page_pool_cross_cpu, {number} returning CPU{'s' if number != '1' else ''}"
+    columns = [
+        "design",
+        "median ns",
+        "min..max",
+        "mean ns",
+        "hand-over",
+        "net",
+        "min..max",
+        "net / ring",
+    ]
+    columns += ["queue empty", "queue full", "fell out"]
+    _print_grid(_runs_title(name, collector) + _mark(collector), columns, rows)
+    _print_facts(collector)
+
+
+def _print_storm(collector: Collector) -> None:
+    from pagepool.bench import summarize_storm
+
+    rows = [
+        [
+            str(one.producers),
+            one.design,
+            _printed(one.ns),
+            f"{_printed(one.ns_min)}..{_printed(one.ns_max)}" if one.runs > 1 else "",
+            _printed(one.mean),
+            _ratio(one.to_ring),
+            _ratio(one.to_one),
+        ]
+        for one in summarize_storm(collector)
+    ]
+    columns = ["producers", "design", "median ns", "min..max", "mean ns", "/ ring", "/ 1 producer"]
+    title = _runs_title("bench_page_pool_storm", collector) + _mark(collector)
+    _print_grid(title, columns, rows)
+    _print_facts(collector)

@@ -45,7 +45,7 @@ CLOCK_TOLERANCE = 0.01
 #: Facts that may differ between two sides of one comparison: what is compared, and when.
 _MAY_DIFFER = frozenset(
     {"kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started"}
-    | {"finished", "load", "uptime", "run", "command", "hostname", "host"}
+    | {"finished", "load", "uptime", "run", "command", "hostname", "host", "design"}
 )
 
 

@@ -79,7 +79,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``printed_cycles`` and ``printed_ns`` are what the line says; ``time_interval_ns``,
     ``invoke_count`` and ``tsc_interval`` are what it was computed from, or ``None`` where a
     mail left them out. ``instructions`` counts the whole interval. ``uptime`` is the log's
-    time stamp in seconds. ``cpus`` is the number of CPUs in a ``sum`` line.
+    time stamp in seconds. ``cpus`` is the number of CPUs in a ``sum`` line. ``counts`` is what
+    else was counted while it was measured: how often a queue was full, for one.
     """
 
     name: Text
@@ -93,6 +94,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     invoke_count: Count | None = None
     tsc_interval: Count | None = None
     instructions: Count | None = None
+    counts: dict[Text, Count] = {}
     uptime: float | None = None
     source: Source | None = None
     oddities: tuple[str, ...] = ()

@@ -51,7 +51,9 @@ CLOCK_TOLERANCE = 0.02
 #: Facts that change from run to run without making another build of it.
 _VOLATILE = frozenset({"date", "time", "started", "finished", "load", "uptime", "run"})
 #: ``# key: value`` lines that say how it was run, not where: they go to the runs below them.
-_SETTINGS = frozenset({"loops", "suite", "command", "tests", "runs", "cpus", "returning_cpus"})
+_SETTINGS = frozenset(
+    {"loops", "suite", "command", "tests", "runs", "cpus", "returning_cpus", "producers"}
+)
 
 _MARKER = re.compile(r"(?:time_bench|bench_page_pool):(?:\s+(?P<rest>.*))?$")
 _RECORD = re.compile(r"(?:[\w.-]+:\s+)?(?P<record>(?:Sum\s+)?Type:\S.*)$")
