@@ -185,7 +185,8 @@ TEST(lanes_in_turn)
 		thread[k] = start(&t[k]);
 	}
 	CHECK_EQ(lanes_of(pool), THREADS);
-	/* So far no refill came when there was a lane: the cursor is at the ring, which is empty. */
+	/* So far no refill came when there was a lane: the cursor is at the ring, which is empty.
+	 */
 	for (int i = 63; i >= 0; i--)
 		CHECK_PTR(page_pool_alloc_pages(pool), p[0][i]);
 	/* It has moved on to the first lane, then the second, the third, and the ring again. */

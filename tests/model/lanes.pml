@@ -23,6 +23,7 @@
  *   NO_RETRACT         a producer that finds the pool dying leaves its entries in the lane
  *   TAKE_UNLOCKED      destroy and the producer both take out what is left, without the lock
  *   CLOSE_PUBLISHED    destroy takes only what was published
+ *   HEAD_FIRST         what is left in the end is read when there is room already to overwrite it
  *   HEAD_LATE          the producer does not look whether there is room
  */
 #ifndef SIZE
@@ -101,6 +102,27 @@ end:	do
 	od
 }
 
+/* All that is in the lane, before who waits for room is told that there is some. */
+inline read_entries(i)
+{
+	atomic { kept[0] = lane[i].entry[0]; kept[1] = lane[i].entry[1] }
+}
+
+inline take_all_back(i)
+{
+	do
+	:: first != last ->
+#ifdef HEAD_FIRST
+		e = lane[i].entry[first % SIZE];
+#else
+		e = kept[first % SIZE];
+#endif
+		take_back(e);
+		first++
+	:: else -> break
+	od
+}
+
 inline retract(i)
 {
 	atomic { drain(i) };
@@ -109,14 +131,12 @@ inline retract(i)
 #endif
 	first = lane[i].head;
 	last = lane[i].tail;
+	read_entries(i);
 	lane[i].head = last;
 #ifndef TAKE_UNLOCKED
 	unlock(i);
 #endif
-	do
-	:: first != last -> e = lane[i].entry[first % 2]; take_back(e); first++
-	:: else -> break
-	od
+	take_all_back(i)
 }
 
 inline put(i, p)
@@ -137,7 +157,7 @@ inline put(i, p)
 #ifdef PUBLISHED_FIRST
 		store(i, PUBLISHED, tail + 1);
 #endif
-		store(i, tail % 2, e);
+		store(i, tail % SIZE, e);
 #ifdef DYING_FIRST
 		dying = lane[i].dying;
 #endif
@@ -166,25 +186,28 @@ inline put(i, p)
 
 proctype producer(byte i)
 {
-	byte tail, e, first, last, what, value;
+	byte k, tail, e, first, last, what, value, kept[2];
 	bool dying;
 
-	put(i, 0);
-	if
-	:: i == 0 -> put(i, 1)
-	:: else
-	fi;
+	/* Both put page 0, the first page 1 before it. */
+	k = i;
+	do
+	:: k < 2 -> put(i, (1 - k)); k++
+	:: else -> break
+	od;
 	through[i] = true
 }
 
 /* The consumer takes out of lane i up to end. */
-inline take(i, upto)
+inline take(i)
 {
-	end = upto;
 	do
 	:: lane[i].head < end ->
-		e = lane[i].entry[lane[i].head % 2];
+		e = lane[i].entry[lane[i].head % SIZE];
 		p = e / 4;
+		/* One step, where the core has two: who puts a page twice, and gets it out of a full
+		 * lane between the two, is not found. */
+		atomic {
 #ifdef NOT_COMPARED
 		if
 		:: held[p] != 0 ->
@@ -205,8 +228,9 @@ inline take(i, upto)
 				users = users | (1 << p)
 			:: else
 			fi
-		:: else -> atomic { refused++ }
-		fi;
+		:: else -> refused++
+		fi
+		};
 		lane[i].head++
 	:: else -> break
 	od
@@ -214,17 +238,20 @@ inline take(i, upto)
 
 proctype consumer()
 {
-	byte turn, end, e, p, i, first, last, what, value;
+	byte turn, end, e, p, i, first, last, what, value, kept[2];
 
 	do
 	:: turn < TAKES ->
 		turn++;
 		if
-		:: take(0, lane[0].published)
-		:: take(1, lane[1].published)
-		:: take(0, lane[0].tail)
-		:: take(1, lane[1].tail)
-		fi
+		:: i = 0
+		:: i = 1
+		fi;
+		if
+		:: end = lane[i].published
+		:: end = lane[i].tail
+		fi;
+		take(i)
 	:: else -> break
 	od;
 #ifdef BARRIER_FIRST
@@ -235,6 +262,7 @@ proctype consumer()
 #if !defined(NO_MEMBARRIER) && !defined(BARRIER_FIRST)
 	atomic { drain(0); drain(1) };
 #endif
+	i = 0;
 	do
 	:: i < 2 ->
 #ifndef TAKE_UNLOCKED
@@ -246,14 +274,12 @@ proctype consumer()
 #else
 		last = lane[i].tail;
 #endif
+		read_entries(i);
 		lane[i].head = last;
 #ifndef TAKE_UNLOCKED
 		unlock(i);
 #endif
-		do
-		:: first != last -> e = lane[i].entry[first % 2]; take_back(e); first++
-		:: else -> break
-		od;
+		take_all_back(i);
 		i++
 	:: else -> break
 	od;

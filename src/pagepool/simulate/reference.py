@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How well the simulation has the shape of what was measured with more than two CPUs.
 
-The figures are those of the kernel's ring design, by Jesper Dangaard Brouer, January 2020: "Created
+The figures are those of the kernel's ring design, as posted in January 2020: "Created
 benchmarks modules for page_pool", bench_page_pool_cross_cpu, two runs. Another machine, another
 lock (the kernel's waiters queue), so only the shape can be compared: one factor for all is fitted.
 """
@@ -21,7 +21,7 @@ MEASURED = {
     3: (553.507, 580.530),
     4: (645.389, 649.984),
 }
-SOURCE = "kernel, Jesper Dangaard Brouer, January 2020"
+SOURCE = "kernel, January 2020"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ RING_CONSUMER = "ring consumer index"
 LIST = "list ends"
 METADATA = "page metadata"
 HELD = "held words"
-POOL = "pool: cache counters and napi"
+POOL = "pool: cache counters"
 LANE_TAIL = "lane tail"
 LANE_ENTRIES = "lane entries"
 LANE_PUBLISHED = "lane published"
@@ -92,7 +92,7 @@ LAYOUT: dict[type, dict[str, str | None]] = {
         "recycle_released_refcnt": None,
     },
     Pool: {
-        "napi": POOL,
+        "napi": None,  # on a line that is only read
         **dict.fromkeys(["id", "order", "node", "provider", "dma", "poison", "dying", "cache"]),
         **dict.fromkeys(["way", "frag", "frag_offset", "frag_users", "count", "in_flight"]),
         **dict.fromkeys(["allocations", "refused_in_cache", "refill_to"]),
