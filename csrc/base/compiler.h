@@ -8,6 +8,8 @@
 
 #define PP_CACHELINE 64
 #define PP_ALIGNED(n) __attribute__((aligned(n)))
+/* Not on a line that comes along when another CPU fetches its neighbour: they come in pairs. */
+#define PP_APART PP_ALIGNED(2 * PP_CACHELINE)
 #define PP_NOINLINE __attribute__((noinline))
 #define PP_COLD __attribute__((cold, noinline))
 #define PP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

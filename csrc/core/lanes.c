@@ -79,14 +79,15 @@ static void forget_dead(struct pp_my_lanes *mine)
 
 static struct pp_lane *create(struct page_pool *pool)
 {
-	struct pp_lane *lane = pp_sys_aligned_zalloc(PP_CACHELINE, sizeof(*lane));
+	struct pp_lane *lane = pp_sys_aligned_zalloc(_Alignof(struct pp_lane), sizeof(*lane));
 	uint64_t size = 1;
 
 	if (!lane)
 		return NULL;
 	while (size < pool->ring.size)
 		size *= 2;
-	lane->entries = pp_sys_aligned_zalloc(PP_CACHELINE, size * sizeof(lane->entries[0]));
+	lane->entries =
+		pp_sys_aligned_zalloc(_Alignof(struct pp_lane), size * sizeof(lane->entries[0]));
 	if (!lane->entries) {
 		free(lane);
 		return NULL;
@@ -249,6 +250,14 @@ static PP_COLD void refuse_entry(struct page_pool *pool, struct pp_lane *lane, u
 	pp_pool_refuse(pool, page_of(pool, entry));
 }
 
+/* The lines of n entries from head on, all at once: they are in the cache of the CPU that wrote
+ * them. */
+static inline void fetch(const struct pp_lane *lane, uint64_t head, uint64_t end, size_t n)
+{
+	for (uint64_t i = head; i < end && i < head + n; i += PP_LANE_LINE)
+		__builtin_prefetch(&lane->entries[i & lane->mask]);
+}
+
 /* Of one lane. */
 static size_t consume(struct page_pool *pool, struct pp_lane *lane, bool held_back, size_t n,
 		      struct pp_page **pages, struct pp_page **wrong)
@@ -270,6 +279,7 @@ static size_t consume(struct page_pool *pool, struct pp_lane *lane, bool held_ba
 			if ((int64_t)(now - end) <= 0)
 				break;
 			end = now;
+			fetch(lane, head, end, n - got);
 			/* relaxed: for who counts what is held back. */
 			pp_store_relaxed(&lane->seen, end);
 		}
@@ -294,6 +304,8 @@ static size_t consume(struct page_pool *pool, struct pp_lane *lane, bool held_ba
 	}
 	/* release: the entries were read before they are overwritten. */
 	pp_store_release(&lane->head, head);
+	/* For the next refill, while the pages of this one are handed out. */
+	fetch(lane, head, end, PP_ALLOC_CACHE_REFILL);
 	return got;
 }
 

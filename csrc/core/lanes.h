@@ -26,6 +26,7 @@
 #include "page.h"
 
 #define PP_LANE_BATCH 32
+#define PP_LANE_LINE (PP_CACHELINE / sizeof(uint64_t)) /* entries */
 
 /* A thread's lanes. */
 struct pp_my_lanes {

@@ -246,24 +246,24 @@ struct pp_ring {
  */
 struct pp_lane {
 	/* its thread; read by anyone, atomic */
-	uint64_t tail PP_ALIGNED(PP_CACHELINE); /* entries ever put in */
-	uint64_t head_seen;                     /* head, when it was last looked at */
-	uint64_t *entries;                      /* constant */
-	uint32_t size;                          /* how many may be in it; constant */
-	uint32_t mask;                          /* places for entries, less 1; constant */
-	uint32_t pool;                          /* id; constant */
-	bool dying;         /* the pool was destroyed; consumer writes it once, atomic */
-	uint64_t ring_full; /* calls that found no room */
-	uint64_t syncs;     /* pages synced for the device, and bytes */
+	uint64_t tail PP_APART; /* entries ever put in */
+	uint64_t head_seen;     /* head, when it was last looked at */
+	uint64_t *entries;      /* constant */
+	uint32_t size;          /* how many may be in it; constant */
+	uint32_t mask;          /* places for entries, less 1; constant */
+	uint32_t pool;          /* id; constant */
+	bool dying;             /* the pool was destroyed; consumer writes it once, atomic */
+	uint64_t ring_full;     /* calls that found no room */
+	uint64_t syncs;         /* pages synced for the device, and bytes */
 	uint64_t sync_bytes;
 	/* its thread, once for PP_LANE_BATCH entries */
-	uint64_t published PP_ALIGNED(PP_CACHELINE);
+	uint64_t published PP_APART;
 	/* consumer; read by anyone, atomic */
-	uint64_t head PP_ALIGNED(PP_CACHELINE); /* entries ever taken out */
-	uint64_t seen;                          /* published, when it was last looked at */
-	uint64_t refused;                       /* entries of pages that were put twice */
+	uint64_t head PP_APART; /* entries ever taken out */
+	uint64_t seen;          /* published, when it was last looked at */
+	uint64_t refused;       /* entries of pages that were put twice */
 	/* under the lock, which is for when it is full, and for the end */
-	struct pp_spinlock lock PP_ALIGNED(PP_CACHELINE);
+	struct pp_spinlock lock PP_APART;
 	uint64_t released;       /* pages that did not fit; read by anyone, atomic */
 	uint64_t released_dying; /* pages that came after the pool was destroyed; likewise */
 	/* */

@@ -28,10 +28,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyB
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8, PyUnicode_FromString
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EIO
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, getenv
 from posix.unistd cimport close
 
 from pagepool.engine.pagepool cimport (
@@ -1021,6 +1022,28 @@ cdef class PageBatch:
 
 # ---- pools ------------------------------------------------------------------------------------------
 
+
+cdef unsigned _design(design) except? 0:
+    cdef unsigned number = 0
+    cdef const char *name
+
+    if design is None:
+        name = getenv("PAGEPOOL_DESIGN")
+        if name is NULL or not name[0]:
+            return 0
+    elif isinstance(design, str):
+        try:
+            name = PyUnicode_AsUTF8(design)
+        except UnicodeEncodeError:
+            name = "?"
+    else:
+        raise TypeError(f"design must be a str, not {type(design).__name__}")
+    err = pp_design_parse(name, &number)
+    if err:
+        raise _error(err)
+    return number
+
+
 @cython.final
 @cython.no_gc
 cdef class PagePool:
@@ -1101,13 +1124,7 @@ cdef class PagePool:
             params.max_len = _unsigned(max_len, "max_len", 0xffffffff)
         if max_len is None or (params.max_len == 0 and not dma_sync):
             params.max_len = max(page_size - params.offset, 0)
-        if design is None:
-            design = os.environ.get("PAGEPOOL_DESIGN", "") or "ring"
-        if not isinstance(design, str):
-            raise TypeError(f"design must be a str, not {type(design).__name__}")
-        err = pp_design_parse(design.encode(errors="replace"), &params.design)
-        if err:
-            raise _error(err)
+        params.design = _design(design)
         if dma_dir not in ("from_device", "bidirectional"):
             raise errors.InvalidParameter(
                 f"dma_dir is {dma_dir!r}: must be one of from_device, bidirectional, "
@@ -1161,7 +1178,7 @@ cdef class PagePool:
             _checked[page_pool_id(self.pool)] = self
         self.special = device is not None or self.records is not None
         self.page_size_ = PP_PAGE_SIZE_ << params.order
-        self.design_ = pp_design_name(params.design).decode()
+        self.design_ = PyUnicode_FromString(pp_design_name(params.design))
 
     def __dealloc__(self):
         # No Page is left, they hold us; so nothing can be in flight but what is cached.
