@@ -281,6 +281,18 @@ static inline void end_pool(struct page_pool *pool, struct pp_provider *arena)
 	CHECK_ARENA(arena);
 }
 
+/* The i-th page from the bottom of the cache. */
+static inline struct pp_page *cached_page(const struct page_pool *pool, size_t i)
+{
+	uint32_t link = pool->cache_top;
+
+	if (!pool->list_cache)
+		return pool->pages[i];
+	for (uint64_t n = pool->cache.pushed - pool->cache.popped; n > i + 1; n--)
+		link = pool->all[link - 1].link;
+	return &pool->all[link - 1];
+}
+
 static inline void end(struct page_pool *pool, struct pp_provider *arena)
 {
 	end_pool(pool, arena);

@@ -527,7 +527,7 @@ TEST(put_of_what_this_pool_never_had)
 		/* Of the same provider, but from a part of it where the pool has nothing. */
 		for (int i = 0; i < 1100 && !far; i++)
 			if (((uintptr_t)pp_page_address(p[i]) ^
-			     (uintptr_t)pp_page_address(pool->pages[0])) >= 4 * MIB)
+			     (uintptr_t)pp_page_address(cached_page(pool, 0))) >= 4 * MIB)
 				far = p[i];
 		CHECK(far);
 		never[2] = far;

@@ -193,9 +193,9 @@ TEST(put_of_what_was_not_allocated)
 		struct pp_page *page = page_pool_alloc_pages(w.pool);
 		struct before b = look(w.pool);
 
-		put_how(w.pool, w.pool->pages[7], DIRECT);
-		put_how(w.pool, w.pool->pages[9], RING);
-		put_how(w.pool, w.pool->pages[11], BULK);
+		put_how(w.pool, cached_page(w.pool, 7), DIRECT);
+		put_how(w.pool, cached_page(w.pool, 9), RING);
+		put_how(w.pool, cached_page(w.pool, 11), BULK);
 		check_refused(w.pool, b, 3);
 		check_no_page_twice(w.pool, 1, &page);
 		finish(w);
