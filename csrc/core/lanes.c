@@ -372,6 +372,8 @@ void pp_lane_retract(struct page_pool *pool, struct pp_lane *lane)
 	uint64_t entries[AT_ONCE];
 	size_t n;
 
+	/* acquire: pairs with pp_lanes_close(). It is set, as the caller saw, and stays so. */
+	(void)pp_load_acquire(&lane->dying);
 	/* The pool is there as long as a page is left: so it is not looked at after the last. */
 	while ((n = take_out(lane, entries))) {
 		struct pp_page *pages[AT_ONCE];
@@ -404,8 +406,10 @@ void pp_lanes_close(struct page_pool *pool)
 	if (!lanes->first)
 		return;
 	for (lane = lanes->first; lane; lane = lane->next)
-		/* relaxed: ordered by the barrier against the producers' stores to tail. */
-		pp_store_relaxed(&lane->dying, true);
+		/* release: a producer that finds it set before this thread got to its lane goes on
+		 * from where the consumer was. The barrier orders it against the producers' stores
+		 * to tail. */
+		pp_store_release(&lane->dying, true);
 	if (!pp_barrier_everywhere())
 		pp_log("page_pool: no membarrier to end pool %u with: pages that are put at this "
 		       "moment may stay out",

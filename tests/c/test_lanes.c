@@ -349,3 +349,68 @@ TEST(what_was_written_is_seen)
 	pthread_join(thread, NULL);
 	end(pool, arena);
 }
+
+/* Destroyed right after the consumer took something out, while others put: they go on in their
+ * lanes from where it was. */
+enum {
+	LOSERS = 3,
+	ROUNDS = 600,
+	EACH_PUTS = 100
+};
+
+struct loser {
+	struct page_pool *pool;
+	struct pp_page *pages[EACH_PUTS];
+	uint32_t go, put; /* round; pages of it */
+};
+
+static void *put_in_rounds(void *arg)
+{
+	struct loser *l = arg;
+
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		while (pp_load_acquire(&l->go) != round)
+			sched_yield();
+		for (uint32_t i = 0; i < EACH_PUTS; i++) {
+			page_pool_put_full_page(l->pool, l->pages[i], false);
+			/* release: the page has left. */
+			pp_store_release(&l->put, i + 1);
+		}
+	}
+	return NULL;
+}
+
+TEST(destroyed_while_others_put)
+{
+	static struct loser losers[LOSERS];
+	struct pp_provider *arena = make_arena(16 * MIB);
+	pthread_t threads[LOSERS];
+
+	for (int k = 0; k < LOSERS; k++)
+		CHECK_EQ(pthread_create(&threads[k], NULL, put_in_rounds, &losers[k]), 0);
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		struct page_pool *pool = make_ours(arena, 128);
+		struct pp_page *mine[64];
+
+		for (int k = 0; k < LOSERS; k++) {
+			losers[k].pool = pool;
+			losers[k].put = 0;
+			alloc_n(pool, EACH_PUTS, losers[k].pages);
+		}
+		CHECK_OK(page_pool_update_nid(pool, PP_NUMA_NO_NODE)); /* empties the cache */
+		for (int k = 0; k < LOSERS; k++)
+			pp_store_release(&losers[k].go, round);
+		while (pp_load_relaxed(&losers[round % LOSERS].put) < 1 + round % EACH_PUTS / 2)
+			sched_yield();
+		alloc_n(pool, 64, mine);
+		put_n(pool, 64, mine, true);
+		page_pool_destroy(pool);
+		for (int k = 0; k < LOSERS; k++)
+			while (pp_load_acquire(&losers[k].put) < EACH_PUTS)
+				sched_yield();
+	}
+	for (int k = 0; k < LOSERS; k++)
+		CHECK_EQ(pthread_join(threads[k], NULL), 0);
+	CHECK_EQ(pages_out(arena), 0);
+	pp_provider_put(arena);
+}
