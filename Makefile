@@ -32,7 +32,7 @@ test-c: $(BUILD)/build.ninja
 	$(MESON) test -C $(BUILD) --print-errorlogs
 
 test-python: $(VENV)/.test-installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 soak: $(BUILD)/build.ninja
 	$(MESON) compile -C $(BUILD) tests/c/soak
