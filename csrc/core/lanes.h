@@ -120,8 +120,8 @@ static inline void pp_lane_put(struct page_pool *pool, struct pp_lane *lane, str
 		pp_lane_overflow(pool, lane, pages + i, n - i);
 	/* Not before the store to tail; of the processor destroy's barrier sees to that. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	/* relaxed: what it decides is settled under the lane's lock, and pp_lane_retract() looks again.
-	 * The pool may be gone. */
+	/* relaxed: what it decides is settled under the lane's lock, and pp_lane_retract() looks
+	 * again. The pool may be gone. */
 	if (unlikely(pp_load_relaxed(&lane->dying)))
 		pp_lane_retract(pool, lane);
 }
