@@ -53,11 +53,12 @@ def test_a_table() -> None:
 def test_text_says_in_every_line_that_it_is_a_prediction() -> None:
     done = run(*FEW, "--format", "text", "--lines", "--transfer-ns", "45.5")
     lines = done.stdout.splitlines()
-    assert lines[:2] == [
+    assert lines[:3] == [
         "# predicted by simulation, not measured",
         "# transfer_ns: 45.5, as given",
+        "# scenario: cross-cpu",
     ]
-    assert all(line.startswith("predicted: design:") for line in lines[2:])
+    assert all(line.startswith("predicted: design:") for line in lines[3:])
     lock = "predicted: design:ring returning_cpus:3 line:'lock and producer index' transfers:"
     assert sum(line.startswith(lock) for line in lines) == 1
     assert sum(" by_returner:" in line for line in lines) == 4
@@ -114,6 +115,13 @@ def test_other_things_that_cannot_be() -> None:
     assert "give one of them" in failed("--measure", "--transfer-ns", "10")
     assert "at most 16320" in failed("--cpus", "128", "--pages", "1000")
     assert "--transfer-ns" in failed("--transfer-ns", "0")
+    assert "not with --scenario storm" in failed("--scenario", "storm", "--check")
+
+
+def test_a_storm() -> None:
+    done = run("--scenario", "storm", "--cpus", "1,2", "--design", "ring")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(", all of them before any is put\n")
 
 
 NO_C = "sys.modules['pagepool.bench._lines'] = sys.modules['pagepool.engine._core'] = None"

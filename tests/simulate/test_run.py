@@ -56,6 +56,21 @@ def test_a_lock_moves_more_the_more_cpus_there_are(design: str) -> None:
     assert moved[0].ns < moved[1].ns < moved[2].ns
 
 
+@pytest.mark.parametrize("design", ["ring", "list", "ours"])
+def test_nobody_allocates_in_a_storm(design: str) -> None:
+    one, two = (simulate(design, n, scenario="storm") for n in (1, 2))
+    assert one.transfers == one.returning
+    assert two.transfers == two.returning
+    assert sum(two.lines.values()) == pytest.approx(two.transfers)
+    if design == "ours":
+        assert two.transfers <= 1.05 * one.transfers
+        assert two.ns <= 1.05 * one.ns
+    else:
+        assert two.ns > 3 * one.ns
+        # One alone leaves the lock to nobody.
+        assert one.lines.get(watch.PRODUCERS, 0) < 0.1 < two.lines[watch.PRODUCERS]
+
+
 def test_the_shape_for_the_ring_is_that_of_the_kernels_figures() -> None:
     shape = compare([simulate("ring", n) for n in reference.MEASURED])
     assert shape.same_order

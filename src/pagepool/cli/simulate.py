@@ -14,8 +14,10 @@ from pagepool.simulate import (
     HAND_OVER,
     MAX_CPUS,
     PAGES,
+    SCENARIOS,
     TRANSFER_NS,
     Prediction,
+    Scenario,
     compare,
     render,
     simulate,
@@ -79,6 +81,13 @@ def _measure() -> tuple[float, str]:
     help=f"CPUs that return pages, 1 to {MAX_CPUS} each, with commas; one more allocates.",
 )
 @click.option(
+    "--scenario",
+    type=click.Choice(SCENARIOS),
+    default="cross-cpu",
+    show_default=True,
+    help="Pages are put while another CPU allocates, or all at once after it has.",
+)
+@click.option(
     "--transfer-ns",
     type=click.FloatRange(min=0.1, max=100_000),
     metavar="NS",
@@ -120,6 +129,7 @@ def _measure() -> tuple[float, str]:
 def command(
     designs: str,
     cpus: str,
+    scenario: Scenario,
     transfer_ns: float | None,
     measure: bool,
     hand_over: int,
@@ -137,6 +147,8 @@ def command(
     is marked as predicted.
     """
     names, counts = _designs(designs), _cpus(cpus)
+    if check and scenario != "cross-cpu":
+        fail("--check compares with figures of cross-cpu: not with --scenario storm")
     if measure and transfer_ns is not None:
         fail("--measure and --transfer-ns: give one of them")
     if measure:
@@ -148,7 +160,15 @@ def command(
 
     def predict(design: str, n: int) -> Prediction:
         try:
-            return simulate(design, n, transfer_ns=ns, hand_over=hand_over, pages=pages, seed=seed)
+            return simulate(
+                design,
+                n,
+                transfer_ns=ns,
+                hand_over=hand_over,
+                pages=pages,
+                seed=seed,
+                scenario=scenario,
+            )
         except ValueError as error:
             fail(error)
 

@@ -13,8 +13,10 @@ from pagepool.simulate.run import (
     HAND_OVER,
     MAX_CPUS,
     PAGES,
+    SCENARIOS,
     TRANSFER_NS,
     Prediction,
+    Scenario,
     simulate,
 )
 
@@ -25,6 +27,8 @@ __all__ = [
     "PAGES",
     "TRANSFER_NS",
     "Prediction",
+    "SCENARIOS",
+    "Scenario",
     "Shape",
     "compare",
     "render",

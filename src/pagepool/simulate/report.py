@@ -59,13 +59,16 @@ def _table(predictions: Sequence[Prediction], with_lines: bool, how: str) -> lis
     lines += [
         "",
         f"transfer: {some.transfer_ns:.1f} ns, {how}",
-        f"pages handed over {some.hand_over} at a time, {some.pages} for each returning CPU",
+        f"pages handed over {some.hand_over} at a time, {some.pages} for each returning CPU"
+        + (", all of them before any is put" if some.scenario == "storm" else ""),
     ]
     return lines
 
 
 def _text(predictions: Sequence[Prediction], with_lines: bool, how: str) -> list[str]:
-    lines = [f"# {NOTICE}", f"# transfer_ns: {predictions[0].transfer_ns:.1f}, {how}"]
+    some = predictions[0]
+    lines = [f"# {NOTICE}", f"# transfer_ns: {some.transfer_ns:.1f}, {how}"]
+    lines.append(f"# scenario: {some.scenario}")
     for it in predictions:
         lines.append(
             f"predicted: design:{it.design} returning_cpus:{it.cpus} "

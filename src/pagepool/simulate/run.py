@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The scenario: one CPU allocates and hands pages to others, which put them."""
+"""The scenarios: CPUs put pages while another one allocates, or after it has handed out all."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from typing import Literal
 
 from pagepool.model.arena import Arena
 from pagepool.model.frame import Frame
@@ -28,6 +29,10 @@ AT_LEAST = 2048
 EFFORT = 160_000
 THINK_NS = 2.0  # what a returning CPU does besides, for each page
 CONSUMER = 0
+#: ``cross-cpu``: one CPU allocates and hands pages to others, which put them meanwhile.
+#: ``storm``: it hands out all pages first; counted is only what happens while all others put.
+Scenario = Literal["cross-cpu", "storm"]
+SCENARIOS: tuple[Scenario, ...] = ("cross-cpu", "storm")
 MOST_PAGES = MAX_POOL_SIZE - 2 * HAND_OVER  # a ring has up to 15 slots that are not cleared
 
 
@@ -46,11 +51,19 @@ class Prediction:
     hand_over: int
     pages: int
     seed: int
+    scenario: Scenario
 
 
 class _Run:
     def __init__(
-        self, design: str, cpus: int, transfer_ns: float, hand_over: int, pages: int, seed: int
+        self,
+        design: str,
+        cpus: int,
+        transfer_ns: float,
+        hand_over: int,
+        pages: int,
+        seed: int,
+        scenario: Scenario,
     ) -> None:
         self.machine = Machine(seed, transfer_ns)
         self.machine.new_line = self._worn_line
@@ -65,7 +78,10 @@ class _Run:
         self.put = 0  # pages, by all CPUs
         self.counted = 0
         self.ns = 0.0
-        self.consumer = self.machine.add(self._allocate)
+        self.storm = scenario == "storm"
+        self.left = 0  # of a storm's pages
+        self.known: set[int] = set()  # page numbers
+        self.consumer = self.machine.add(self._before_storms if self.storm else self._allocate)
         self.waiting: list[deque[list[Frame]]] = [deque() for _ in range(cpus)]
         self.returning = [self.machine.add(self._body(queue)) for queue in self.waiting]
 
@@ -79,28 +95,49 @@ class _Run:
             return Line({CONSUMER, self.machine.running.number})
         return Line()
 
+    def _block(self) -> list[Frame]:
+        """Allocated by the CPU that runs."""
+        block: list[Frame] = []
+        while len(block) < self.hand_over:
+            frame = self.pool.alloc()
+            assert frame is not None, "the arena has no limit that is near"
+            block.append(frame)
+            if frame.number not in self.known:
+                self.known.add(frame.number)
+                self.watch.of(frame)
+        return block
+
     def _allocate(self) -> None:
-        known: set[int] = set()
         while True:
             for queue, cpu in zip(self.waiting, self.returning, strict=True):
                 if len(queue) >= self.blocks:
                     continue
-                block: list[Frame] = []
-                while len(block) < self.hand_over:
-                    frame = self.pool.alloc()
-                    assert frame is not None, "the arena has no limit that is near"
-                    block.append(frame)
-                    if frame.number not in known:
-                        known.add(frame.number)
-                        self.watch.of(frame)
-                queue.append(block)
+                queue.append(self._block())
                 if self.full:
                     self.machine.wake(cpu)
             if all(len(queue) >= self.blocks for queue in self.waiting):
-                self.full = True
-                for cpu in self.returning:
-                    self.machine.wake(cpu)
-                self.machine.park()
+                self._start()
+
+    def _before_storms(self) -> None:
+        while True:
+            self.machine.counting = False
+            for queue in self.waiting:
+                queue.extend(self._block() for _ in range(self.blocks))
+                self.left += self.blocks * self.hand_over
+            self.machine.counting = self.warm
+            self._start()
+
+    def _start(self) -> None:
+        """All who put pages may, and the CPU that runs waits for them."""
+        self.full = True
+        for cpu in self.returning:
+            self.machine.wake(cpu)
+        self.machine.park()
+
+    @property
+    def warm(self) -> bool:
+        """Every day's state is reached."""
+        return self.put >= self.warm_up or self.machine.transfers >= EFFORT // 4
 
     def _body(self, queue: deque[list[Frame]]) -> _Returning:
         return _Returning(self, queue)
@@ -112,10 +149,13 @@ class _Run:
             self.counted += 1
             self.ns += cpu.clock - before
         self.put += 1
-        effort = machine.transfers
-        if not machine.counting and (self.put >= self.warm_up or effort >= EFFORT // 4):
+        if self.storm:
+            self.left -= 1
+            if not self.left:
+                machine.wake(self.consumer)
+        elif self.warm:
             machine.counting = True
-        if self.put >= self.last or effort >= EFFORT:
+        if machine.counting and (self.put >= self.last or machine.transfers >= EFFORT):
             machine.stop()
 
 
@@ -134,7 +174,8 @@ class _Returning:
             while not (run.full and self.queue):
                 machine.park()
             block = self.queue.popleft()
-            machine.wake(run.consumer)
+            if not run.storm:
+                machine.wake(run.consumer)
             for frame in block:
                 machine.think(THINK_NS)
                 before = cpu.clock
@@ -150,13 +191,14 @@ def simulate(
     hand_over: int = HAND_OVER,
     pages: int = PAGES,
     seed: int = 1,
+    scenario: Scenario = "cross-cpu",
 ) -> Prediction:
     """Predict what a return costs with so many CPUs that return pages.
 
     design: a name of ``pagepool.model.limits.DESIGNS``. cpus: 1 to `MAX_CPUS`. transfer_ns: how
     long a cache line takes from one CPU to another. hand_over: pages that a CPU gets, and puts, in
     a row. pages: that go round for each of these CPUs; with few the consumer waits for each of
-    them.
+    them. scenario: one of `SCENARIOS`; of a ``storm``'s transfers none is the consumer's.
 
     Raises ValueError: all these pages are more than a ring has room for.
     """
@@ -166,7 +208,7 @@ def simulate(
             f"{cpus} CPUs with {max(pages, hand_over)} pages each are {all_pages} pages: "
             f"at most {MOST_PAGES}, so that no ring is ever full"
         )
-    run = _Run(design, cpus, transfer_ns, hand_over, pages, seed)
+    run = _Run(design, cpus, transfer_ns, hand_over, pages, seed, scenario)
     run.machine.run()
     assert run.pool.stats.recycle_ring_full == 0, "there is room for all pages"
     n = run.counted
@@ -183,4 +225,5 @@ def simulate(
         hand_over=hand_over,
         pages=pages,
         seed=seed,
+        scenario=scenario,
     )
