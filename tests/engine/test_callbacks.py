@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import logging
 import os
 import queue
@@ -34,7 +35,7 @@ class Hooked(pagepool.Device):
         self.mapped: dict[int, int] = {}
         self.wrong: list[str] = []
         self.called: set[str] = set()
-        self.next = 0
+        self.addresses = itertools.count(1 << 24, 1 << 24)
         self.busy = False
 
     def call(self, what: str) -> None:
@@ -49,11 +50,11 @@ class Hooked(pagepool.Device):
 
     def map(self, address: int, length: int, direction: Direction) -> int:
         self.call("map")
-        self.next += 1 << 24
+        dma = next(self.addresses)  # one step, whatever other threads do
         if address in self.mapped.values():
             self.wrong.append(f"{address:#x} is mapped again")
-        self.mapped[self.next] = address
-        return self.next
+        self.mapped[dma] = address
+        return dma
 
     def unmap(self, dma: int, length: int, direction: Direction) -> None:
         if self.mapped.pop(dma, None) is None:

@@ -14,6 +14,10 @@ import click
 COMMANDS = {
     "bench": ("pagepool.cli.bench", "Run the kernel's page_pool benchmarks on this pool."),
     "compare": ("pagepool.cli.compare", "Compare builds: the before/after table of a mail."),
+    "designs": (
+        "pagepool.cli.designs",
+        "Answer 'which design?': a page with pictures, from what is measured.",
+    ),
     "simulate": ("pagepool.cli.simulate", "Predict what a return costs with up to 128 CPUs."),
     "show": ("pagepool.cli.show", "List the results that files contain, and every oddity."),
 }
