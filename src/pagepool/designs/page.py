@@ -119,6 +119,11 @@ def _answer(survey: Survey, asked: Sequence[Row]) -> Iterator[str]:
     yield ""
 
 
+def _one_run(asked: Sequence[Row]) -> Iterator[str]:
+    if any(figure.runs < 2 for row in asked for figure in row.figures.values()):
+        yield "**Of one run there is no range: nothing here tells a difference from noise.**"
+
+
 def page(survey: Survey, pictures: Sequence[tuple[str, str]] = ()) -> str:
     """The page. ``pictures``: file name and caption of each, in the order of `pictures.NAMES`."""
     asked = rows(survey)
@@ -137,7 +142,9 @@ def page(survey: Survey, pictures: Sequence[tuple[str, str]] = ()) -> str:
         "",
         *_answer(survey, asked),
         "Rules and statistics of the designs: [designs.md](designs.md). All figures are"
-        " nanoseconds, medians; **bold**: the lowest, and those whose range over the runs overlaps with its.",
+        " nanoseconds, medians; **bold**: the lowest, and those whose range over the runs overlaps"
+        " with its.",
+        *_one_run(asked),
         "",
         *_table(
             ["", *(f"`{name}`" for name in survey.designs)],
