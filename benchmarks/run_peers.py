@@ -168,6 +168,13 @@ def plan() -> list[Comparison]:
     add("bulk32-ring", _ours("bulk32-ring@1024"), _dpdk("uncached-bulk32@1024"))
     statistics_cost("bulk32-ring")
 
+    # Another CPU gives back what this one gets; `handover` is what lies between the two.
+    cross = _dpdk("cross-bulk32@1024")
+    add("cross-bulk32", _ours("cross-bulk32-ours@1024"), cross, reach=1.0)
+    for design in ("", "-list"):
+        add("cross-bulk32", _ours(f"cross-bulk32{design}@1024"), cross)
+    add("cross-bulk32", _ours("handover"), cross)
+
     # Mapping costs when a page enters and leaves; knowing what is mapped: 10 ns a page is the goal.
     add("dma-fast", _ours("fast-dma@1024"), _dpdk("mbuf@1024"), reach=0.8)
     for path in ("fast", "ring", "slow"):

@@ -19,6 +19,7 @@
 #define WARM_UP_MIN 1024
 
 static FILE *out;
+static int other_cpu = -1;
 
 /* The counter that the kernel's time_bench reads; 0 where there is none. */
 static uint64_t read_counter(void)
@@ -166,6 +167,12 @@ int peer_start(int argc, char **argv)
 		fprintf(stderr, "usage: %s --cpu N [--threads]\n", argv[0]);
 		exit(2);
 	}
+	if (!sched_getaffinity(0, sizeof(set), &set)) {
+		for (int i = 0; i < CPU_SETSIZE && other_cpu < 0; i++) {
+			if (i != cpu && CPU_ISSET((size_t)i, &set))
+				other_cpu = i;
+		}
+	}
 	CPU_ZERO(&set);
 	CPU_SET((size_t)cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set)) {
@@ -186,6 +193,11 @@ int peer_start(int argc, char **argv)
 		exit(1);
 	}
 	return (int)cpu;
+}
+
+int peer_other_cpu(void)
+{
+	return other_cpu;
 }
 
 int peer_serve(const struct peer *peer)

@@ -66,6 +66,8 @@ struct peer {
  * the CPU; ends the process when it cannot.
  */
 int peer_start(int argc, char **argv);
+/* One that the process might run on, and not the one that it was pinned to; negative: none. */
+int peer_other_cpu(void);
 /* Serves until the end of input. The exit status. */
 int peer_serve(const struct peer *peer);
 

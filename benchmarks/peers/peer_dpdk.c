@@ -6,6 +6,8 @@
  *
  * No huge pages, no devices, no files left behind: what a mempool costs does not depend on them as
  * long as nobody touches the objects, and nobody does.
+ *
+ * cross-bulk32: a second thread gives them back, each with a cache of its own (see cross.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include <rte_mempool.h>
 #include <rte_version.h>
 
+#include "cross.h"
 #include "peer.h"
 
 #define OBJECT 4096
@@ -26,7 +29,8 @@
 enum {
 	CACHED = 1,
 	MBUF = 2,
-	MPSC = 4
+	MPSC = 4,
+	CROSS = 8
 };
 
 static uint64_t run_one(void *ctx, uint64_t turns)
@@ -116,6 +120,32 @@ static uint64_t run_mbuf_bulk(void *ctx, uint64_t turns)
 	return turns;
 }
 
+static inline int cross_get_bulk(void *pool, void **objects)
+{
+	return rte_mempool_get_bulk(pool, objects, CROSS_BATCH);
+}
+
+static inline void cross_put_bulk(void *pool, void **objects)
+{
+	rte_mempool_put_bulk(pool, objects, CROSS_BATCH);
+}
+
+static uint64_t run_cross(void *ctx, uint64_t turns)
+{
+	return cross_run(ctx, turns, cross_get_bulk);
+}
+
+static void *give_back(void *cross)
+{
+	return cross_back(cross, cross_put_bulk);
+}
+
+/* Only a thread that DPDK knows has a cache. */
+static int enter_dpdk(void)
+{
+	return rte_thread_register() ? -rte_errno : 0;
+}
+
 static int open_pool(struct peer_test *test)
 {
 	/* The largest cache that a mempool of this size may have. */
@@ -135,6 +165,8 @@ static int open_pool(struct peer_test *test)
 					  test->flags & MPSC ? RTE_MEMPOOL_F_SC_GET : 0);
 	if (!pool)
 		return -(rte_errno ? rte_errno : ENOMEM);
+	if (test->flags & CROSS)
+		return cross_open(test, pool, give_back, enter_dpdk);
 	test->ctx = pool;
 	return 0;
 }
@@ -156,6 +188,7 @@ static struct peer_test tests[] = {
 	TEST("uncached-call@1024", run_call, 1, 1024, 0),
 	TEST("uncached-mpsc@1024", run_one, 1, 1024, MPSC),
 	TEST("uncached-bulk32@1024", run_bulk, BATCH, 1024, 0),
+	TEST("cross-bulk32@1024", run_cross, CROSS_BATCH, 1024, CACHED | CROSS),
 	TEST("mbuf@1024", run_mbuf, 1, 1024, CACHED | MBUF),
 	TEST("mbuf-bulk32@1024", run_mbuf_bulk, BATCH, 1024, CACHED | MBUF),
 };

@@ -11,6 +11,8 @@
  *   slow-outside the same without a napi
  *   bulk32      in the napi, 32 at a time
  *   bulk32-ring no napi, 32 at a time
+ *   cross-bulk32 the same, and another thread puts them (see cross.h)
+ *   handover    what lies between the two threads of cross-bulk32, without a pool
  *
  * VARIANT
  *   nostats        without statistics
@@ -28,6 +30,7 @@
 
 #include <pagepool.h>
 
+#include "cross.h"
 #include "peer.h"
 
 #define BATCH 32
@@ -112,6 +115,62 @@ static uint64_t run_bulk(void *ctx, uint64_t turns)
 	return turns;
 }
 
+static inline int cross_alloc_bulk(void *pool, void **objects)
+{
+	struct pp_page **pages = (struct pp_page **)objects;
+	size_t got = page_pool_alloc_pages_bulk(pool, CROSS_BATCH, pages);
+
+	if (peer_unlikely(got < CROSS_BATCH)) {
+		page_pool_put_page_bulk(pages, got);
+		return -1;
+	}
+	return 0;
+}
+
+static inline void cross_put_bulk(void *pool, void **objects)
+{
+	(void)pool;
+	page_pool_put_page_bulk((struct pp_page **)objects, CROSS_BATCH);
+}
+
+static uint64_t run_cross(void *ctx, uint64_t turns)
+{
+	return cross_run(ctx, turns, cross_alloc_bulk);
+}
+
+static void *put_cross(void *cross)
+{
+	return cross_back(cross, cross_put_bulk);
+}
+
+static inline int cross_nothing(void *pool, void **objects)
+{
+	for (unsigned i = 0; i < CROSS_BATCH; i++)
+		objects[i] = pool;
+	return 0;
+}
+
+static inline void cross_look(void *pool, void **objects)
+{
+	(void)pool;
+	PEER_USE(objects);
+}
+
+static uint64_t run_handover(void *ctx, uint64_t turns)
+{
+	return cross_run(ctx, turns, cross_nothing);
+}
+
+static void *look_cross(void *cross)
+{
+	return cross_back(cross, cross_look);
+}
+
+static int open_handover(struct peer_test *test)
+{
+	return cross_open(test, NULL, look_cross, NULL);
+}
+
 static const char *check_direct(const struct page_pool_stats *delta, uint64_t elements)
 {
 	if (delta->alloc_fast != elements)
@@ -127,6 +186,16 @@ static const char *check_ring(const struct page_pool_stats *delta, uint64_t elem
 		return "not every page came from the ring";
 	if (delta->recycle_ring != elements)
 		return "not every page went into the ring";
+	return NULL;
+}
+
+/* What was under way when the run began has come back before. */
+static const char *check_cross(const struct page_pool_stats *delta, uint64_t elements)
+{
+	if (delta->recycle_ring != elements)
+		return "not every page came back through the ring or a lane";
+	if (delta->alloc_slow > elements / 1000)
+		return "pages came from the provider";
 	return NULL;
 }
 
@@ -149,6 +218,7 @@ static const struct path paths[] = {
 	{"slow-outside", 1, false, false, run_slow, check_slow},
 	{"bulk32", BATCH, true, false, run_bulk, check_direct},
 	{"bulk32-ring", BATCH, false, false, run_bulk, check_ring},
+	{"cross-bulk32", CROSS_BATCH, false, false, run_cross, check_cross},
 };
 static const unsigned sizes[] = {64, 1024, 16384};
 static const struct {
@@ -214,16 +284,26 @@ static int open_pool(struct peer_test *test)
 			      path->all                   ? test->size - HELD_BACK
 			      : path->check == check_ring ? few
 							  : FEW);
-	if (!error)
-		test->ctx = pool;
-	return error;
+	if (error)
+		return error;
+	if (path->run == run_cross)
+		return cross_open(test, pool, put_cross, NULL);
+	test->ctx = pool;
+	return 0;
+}
+
+static struct page_pool *pool_of(struct peer_test *test)
+{
+	const struct path *path = test->spec;
+
+	return path->run == run_cross ? ((struct cross *)test->ctx)->pool : test->ctx;
 }
 
 static void take_stats(struct peer_test *test)
 {
 	memset(&before, 0, sizeof(before));
 	before.size = sizeof(before);
-	page_pool_get_stats(test->ctx, &before);
+	page_pool_get_stats(pool_of(test), &before);
 }
 
 static const char *check_stats(struct peer_test *test, uint64_t turns)
@@ -231,7 +311,7 @@ static const char *check_stats(struct peer_test *test, uint64_t turns)
 	const struct path *path = test->spec;
 	struct page_pool_stats now = {.size = sizeof(now)};
 
-	if (page_pool_get_stats(test->ctx, &now))
+	if (page_pool_get_stats(pool_of(test), &now))
 		return "no statistics";
 #define SUBTRACT(group, name) now.group##_##name -= before.group##_##name;
 	PAGE_POOL_STATS(SUBTRACT)
@@ -241,7 +321,7 @@ static const char *check_stats(struct peer_test *test, uint64_t turns)
 
 int main(int argc, char **argv)
 {
-	static struct peer_test tests[COUNT(paths) * COUNT(sizes) * COUNT(variants)];
+	static struct peer_test tests[COUNT(paths) * COUNT(sizes) * COUNT(variants) + 1];
 	struct peer peer = {
 		.name = "pagepool",
 		.version = page_pool_version(),
@@ -274,5 +354,11 @@ int main(int argc, char **argv)
 			}
 		}
 	}
+	tests[peer.count++] = (struct peer_test){
+		.name = "handover",
+		.batch = CROSS_BATCH,
+		.open = open_handover,
+		.run = run_handover,
+	};
 	return peer_serve(&peer);
 }
