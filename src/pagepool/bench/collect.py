@@ -27,6 +27,8 @@ class Summary(NamedTuple):
     cycles_min: float
     cycles_max: float
     instructions: float | None
+    #: ns, a value a run.
+    values: tuple[float, ...] = ()
 
 
 class Collector:
@@ -148,4 +150,5 @@ def _summary(name: str, records: list[Record]) -> Summary:
         cycles_min=min(cycles),
         cycles_max=max(cycles),
         instructions=median_low(instructions) if len(instructions) == len(records) else None,
+        values=tuple(ns),
     )

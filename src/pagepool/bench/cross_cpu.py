@@ -175,6 +175,9 @@ class CrossCpuSummary(NamedTuple):
     queue_empty: int
     queue_full: int
     fell_out: int | None
+    #: ``ns`` and ``net``, a value a run.
+    values: tuple[float, ...] = ()
+    nets: tuple[float, ...] = ()
 
 
 def summarize_cross_cpu(collector: Collector) -> list[CrossCpuSummary]:
@@ -221,6 +224,8 @@ def _summary(design: str, runs: list[list[Record]]) -> CrossCpuSummary | None:
         queue_empty=empty,
         queue_full=full,
         fell_out=fell_out,
+        values=tuple(pool),
+        nets=tuple(net),
     )
 
 

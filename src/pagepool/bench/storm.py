@@ -198,6 +198,8 @@ class StormSummary(NamedTuple):
     mean: float
     to_ring: float | None
     to_one: float | None
+    #: ns, a value a run.
+    values: tuple[float, ...] = ()
 
 
 def summarize_storm(collector: Collector) -> list[StormSummary]:
@@ -234,6 +236,7 @@ def summarize_storm(collector: Collector) -> list[StormSummary]:
             mean=median_low(means[key]),
             to_ring=ratio(key, (key[0], "ring")),
             to_one=ratio(key, (1, key[1])),
+            values=tuple(medians[key]),
         )
         for key in order
     ]

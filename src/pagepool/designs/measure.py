@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
-from statistics import median_low
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from pagepool import bench
@@ -129,37 +128,33 @@ def _play(
     return collector.results()
 
 
-def _figure(values: Sequence[float]) -> Figure:
-    return Figure(median_low(values), min(values), max(values), len(values))
-
-
 def _paths(collector: bench.Collector) -> Iterator[Path]:
     for design in collector.designs:
         for it in collector.summaries(design):
             yield Path(
                 test=it.name,
                 design=design,
-                figure=Figure(it.ns, it.ns_min, it.ns_max, it.runs),
+                figure=Figure(it.values),
                 instructions=it.instructions,
             )
 
 
 def _storms(collector: bench.Collector, bulk: int) -> Iterator[Storm]:
     for it in bench.summarize_storm(collector):
-        figure = Figure(it.ns, it.ns_min, it.ns_max, it.runs)
+        figure = Figure(it.values)
         yield Storm(producers=it.producers, bulk=bulk, design=it.design, figure=figure)
 
 
 def _cross(collector: bench.Collector, returning: int) -> Iterator[CrossCpu]:
     for it in bench.summarize_cross_cpu(collector):
-        if it.handover is None or it.net is None or it.net_min is None or it.net_max is None:
+        if it.handover is None or not it.nets:
             continue  # a loop of the two gave no figure, which was said
         yield CrossCpu(
             returning=returning,
             design=it.design,
-            figure=Figure(it.ns, it.ns_min, it.ns_max, it.runs),
+            figure=Figure(it.values),
             handover=it.handover,
-            net=Figure(it.net, it.net_min, it.net_max, it.runs),
+            net=Figure(it.nets),
             fell_out=it.fell_out,
         )
 
@@ -175,5 +170,5 @@ def _work(
             design=it.design,
             counts=it.counts,
             statistics=it.stats,
-            figure=_figure(it.ns) if time and it.ns else None,
+            figure=Figure(tuple(it.ns)) if time and it.ns else None,
         )

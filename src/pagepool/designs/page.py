@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pagepool.designs.survey import Figure, Survey
+from pagepool.designs.survey import ENOUGH_RUNS, Figure, Survey
 
 #: What the tests of bench_page_pool_simple are about.
 PATHS = {
@@ -26,9 +26,9 @@ class Row(NamedTuple):
 
     @property
     def best(self) -> tuple[str, ...]:
-        """The design with the lowest median, and those whose ranges overlap with its range."""
+        """The design with the lowest median, and those that were not slower in each run."""
         first = min(self.figures.values(), key=lambda figure: figure.ns)
-        return tuple(name for name, it in self.figures.items() if it is first or it.overlaps(first))
+        return tuple(name for name, it in self.figures.items() if not it.is_more_than(first))
 
 
 def rows(survey: Survey) -> list[Row]:
@@ -119,9 +119,13 @@ def _answer(survey: Survey, asked: Sequence[Row]) -> Iterator[str]:
     yield ""
 
 
-def _one_run(asked: Sequence[Row]) -> Iterator[str]:
-    if any(figure.runs < 2 for row in asked for figure in row.figures.values()):
-        yield "**Of one run there is no range: nothing here tells a difference from noise.**"
+def _few_runs(asked: Sequence[Row]) -> Iterator[str]:
+    runs = min(len(figure.values) for row in asked for figure in row.figures.values())
+    if runs < ENOUGH_RUNS:
+        yield (
+            f"**{runs} run{'s' if runs != 1 else ''}: too few to tell a difference from noise; "
+            f"{ENOUGH_RUNS} can.**"
+        )
 
 
 def page(survey: Survey, pictures: Sequence[tuple[str, str]] = ()) -> str:
@@ -142,9 +146,9 @@ def page(survey: Survey, pictures: Sequence[tuple[str, str]] = ()) -> str:
         "",
         *_answer(survey, asked),
         "Rules and statistics of the designs: [designs.md](designs.md). All figures are"
-        " nanoseconds, medians; **bold**: the lowest, and those whose range over the runs overlaps"
-        " with its.",
-        *_one_run(asked),
+        " nanoseconds, medians; **bold**: the lowest, and those that were not slower than it in"
+        " each of the runs.",
+        *_few_runs(asked),
         "",
         *_table(
             ["", *(f"`{name}`" for name in survey.designs)],
