@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import os
+import random
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pagepool.results import jsonio
 from pagepool.results.errors import ResultsError
-from pagepool.results.reader import read, read_all, same_file
+from pagepool.results.reader import read, read_all, read_stream, same_file
 
 DATA = Path(__file__).parents[1] / "data"
 LOG = DATA / "x86-before.txt"
@@ -33,7 +39,14 @@ def refused(path: Path | str) -> str:
         (b"", "empty"),
         (b"\n\n", "no results in 2 lines"),
         (b"\0\1\2" * 9999, "binary data"),
-        (gzip.compress(LOG.read_bytes()), "unpack it with gunzip"),
+        (gzip.compress(b""), "empty"),
+        (gzip.compress(LOG.read_bytes())[:40], "gzip data, cut short from here on"),
+        (
+            lzma.compress(LOG.read_bytes()).replace(b"\x21\x01", b"\x21\x02", 1),
+            "xz data, broken from here on",
+        ),
+        (gzip.compress(gzip.compress(LOG.read_bytes())), "binary data"),
+        (b"\x28\xb5\x2f\xfd" + bytes(99), "unpack it with unzstd"),
         (LOG.read_text().encode("utf-16"), "convert it with iconv"),
         (LOG.read_bytes()[:100], "nanoseconds are"),
     ],
@@ -42,6 +55,56 @@ def test_useless_files(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "x"
     path.write_bytes(data)
     assert message in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)]
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_packed_files(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes], form: str
+) -> None:
+    plain = tmp_path / "log.txt"
+    plain.write_bytes(LOG.read_bytes() if form == "text" else jsonio.dumps(read(str(LOG))).encode())
+    packed = tmp_path / f"log.txt.{suffix}"
+    packed.write_bytes(pack(plain.read_bytes()))
+    whole, unpacked = read(str(plain)), read(str(packed))
+    assert [build.label for build in unpacked.builds] == [build.label for build in whole.builds]
+    assert [r.time_interval_ns for b in unpacked.builds for r in b.records] == [
+        r.time_interval_ns for b in whole.builds for r in b.records
+    ]
+    assert all(
+        record.source is None or record.source.file in (str(packed), str(LOG))
+        for build in unpacked.builds
+        for record in build.records
+    )
+
+
+def test_what_comes_before_the_break_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    text = LOG.read_bytes()
+    path.write_bytes(gzip.compress(text * 40)[:-30])
+    results = read(str(path))
+    assert results.builds
+    (odd,) = (it for it in results.oddities if it.code == "packed")
+    assert str(odd).endswith(": error: gzip data, cut short from here on")
+    assert odd.line > 0
+    # Two in one file are one.
+    half = text[: text.index(b"\n", len(text) // 2) + 1]
+    path.write_bytes(gzip.compress(half) + gzip.compress(text[len(half) :]))
+    assert len(read(str(path)).builds[0].records) == len(read(str(LOG)).builds[0].records)
+
+
+def test_an_error_of_the_file_is_no_broken_packing(tmp_path: Path) -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() > 4000:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    noise = bytes(random.Random(1).randbytes(1 << 16))
+    with pytest.raises(ResultsError, match="Input/output error"):
+        read_stream(Failing(gzip.compress(noise)), "x")
 
 
 def test_names_that_cannot_be_read(tmp_path: Path) -> None:

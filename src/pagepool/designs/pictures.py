@@ -77,7 +77,7 @@ def paths(survey: Survey) -> str:
     }
     _bars(axes, survey, [PATHS.get(test, test) for test in tests], values)
     axes.set_ylabel("ns, alloc and put")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left")
     return _svg(figure)
 
 

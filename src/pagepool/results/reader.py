@@ -15,7 +15,8 @@ import msgspec
 from pagepool.results import jsonio
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import clean, read_lines
-from pagepool.results.model import Build, Input, Record, ResultSet, Run
+from pagepool.results.model import Build, Input, Oddity, Record, ResultSet, Run
+from pagepool.results.packed import unpack
 from pagepool.results.text import TextReader
 from pagepool.results.time_bench import judge
 
@@ -23,10 +24,7 @@ _PEEK = 4096
 
 #: First bytes of what people hand over by mistake -> what to do.
 _MAGIC = (
-    (b"\x1f\x8b", "gzip data", "unpack it with gunzip"),
-    (b"\xfd7zXZ\x00", "xz data", "unpack it with unxz"),
     (b"\x28\xb5\x2f\xfd", "zstd data", "unpack it with unzstd"),
-    (b"BZh", "bzip2 data", "unpack it with bunzip2"),
     (b"\xff\xfe", "UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
     (b"\xfe\xff", "UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
 )
@@ -49,19 +47,38 @@ def read(path: str) -> ResultSet:
 
 
 def read_stream(stream: IO[bytes], name: str) -> ResultSet:
-    """Read one binary stream under a name. Raises `ResultsError`."""
+    """Read one binary stream under a name, packed or not. Raises `ResultsError`."""
     try:
         head = stream.read(_PEEK)
-        for magic, what, hint in _MAGIC:
-            if head.startswith(magic):
-                raise ResultsError(name, what, hint)
-        whole = _Rejoined(head, stream)
-        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
-            return _read_json(whole, name)
-        with io.BufferedReader(whole, 1 << 20) as buffered:
-            return TextReader(name).read(read_lines(buffered))
+        unpacked = unpack(head, io.BufferedReader(_Rejoined(head, stream), 1 << 20))
+        if unpacked is None:
+            return _read_plain(head, stream, name)
+        # More than a peek at once: it is unpacked by blocks.
+        with io.BufferedReader(unpacked, 1 << 20) as buffered:
+            try:
+                results = _read_plain(buffered.read(_PEEK), buffered, name)
+            except ResultsError as error:
+                if unpacked.broken:
+                    raise ResultsError(name, unpacked.broken, "get the file again") from error
+                raise
+        if unpacked.broken:
+            line = max(source.lines for source in results.sources)
+            odd = Oddity(name, line, unpacked.broken, "error", "packed")
+            results = msgspec.structs.replace(results, oddities=(*results.oddities, odd))
+        return results
     except OSError as error:
         raise ResultsError(name, *_reason(error)) from None
+
+
+def _read_plain(head: bytes, stream: IO[bytes], name: str) -> ResultSet:
+    for magic, what, hint in _MAGIC:
+        if head.startswith(magic):
+            raise ResultsError(name, what, hint)
+    whole = _Rejoined(head, stream)
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
+        return _read_json(whole, name)
+    with io.BufferedReader(whole, 1 << 20) as buffered:
+        return TextReader(name).read(read_lines(buffered))
 
 
 def read_all(paths: list[str]) -> tuple[list[tuple[str, ResultSet]], list[ResultsError]]:

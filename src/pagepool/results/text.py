@@ -35,6 +35,7 @@ from pagepool.results.model import (
     Severity,
     Source,
 )
+from pagepool.results.packed import unpacked_name
 from pagepool.results.time_bench import RecordParser
 from pagepool.results.words import count
 
@@ -463,7 +464,9 @@ class TextReader:
 
     def _result(self) -> tuple[Build, ...]:
         """The builds, with labels that are there, short, and unique in the file."""
-        stem = "stdin" if self._file == "-" else PurePath(self._file).stem or self._file
+        stem = (
+            "stdin" if self._file == "-" else PurePath(unpacked_name(self._file)).stem or self._file
+        )
         depths = {build.depth for build in self._builds}
         labels: dict[str, int] = {}
         result = []
