@@ -71,6 +71,12 @@ def test_nobody_allocates_in_a_storm(design: str) -> None:
         assert one.lines.get(watch.PRODUCERS, 0) < 0.1 < two.lines[watch.PRODUCERS]
 
 
+def test_who_still_waits_for_the_lock_counts() -> None:
+    """With 64 CPUs few puts come to their end, and those that do are not the long ones."""
+    some, many = (simulate("ring", n, scenario="storm").ns for n in (16, 64))
+    assert many > 4 * some
+
+
 def test_the_shape_for_the_ring_is_that_of_the_kernels_figures() -> None:
     shape = compare([simulate("ring", n) for n in reference.MEASURED])
     assert shape.same_order

@@ -78,8 +78,10 @@ class _Run:
         self.put = 0  # pages, by all CPUs
         self.counted = 0
         self.ns = 0.0
+        self.since = 0.0  # when the counting began
         self.storm = scenario == "storm"
         self.left = 0  # of a storm's pages
+        self.began: dict[int, float] = {}  # puts that are under way, by CPU
         self.known: set[int] = set()  # page numbers
         self.consumer = self.machine.add(self._before_storms if self.storm else self._allocate)
         self.waiting: list[deque[list[Frame]]] = [deque() for _ in range(cpus)]
@@ -124,8 +126,15 @@ class _Run:
             for queue in self.waiting:
                 queue.extend(self._block() for _ in range(self.blocks))
                 self.left += self.blocks * self.hand_over
-            self.machine.counting = self.warm
+            if self.warm:
+                self._count()
             self._start()
+
+    def _count(self) -> None:
+        running = self.machine.running
+        assert running is not None, "a CPU runs"
+        self.since = running.clock
+        self.machine.counting = True
 
     def _start(self) -> None:
         """All who put pages may, and the CPU that runs waits for them."""
@@ -147,16 +156,22 @@ class _Run:
         machine = self.machine
         if machine.counting:
             self.counted += 1
-            self.ns += cpu.clock - before
+            self.ns += cpu.clock - max(before, self.since)
         self.put += 1
         if self.storm:
             self.left -= 1
             if not self.left:
                 machine.wake(self.consumer)
-        elif self.warm:
-            machine.counting = True
+        elif self.warm and not machine.counting:
+            self._count()
         if machine.counting and (self.put >= self.last or machine.transfers >= EFFORT):
-            machine.stop()
+            self._end(cpu.clock)
+
+    def _end(self, now: float) -> None:
+        """Who is still at it has spent this time all the same: with many CPUs most are."""
+        for began in self.began.values():
+            self.ns += max(now - max(began, self.since), 0.0)
+        self.machine.stop()
 
 
 class _Returning:
@@ -178,8 +193,9 @@ class _Returning:
                 machine.wake(run.consumer)
             for frame in block:
                 machine.think(THINK_NS)
-                before = cpu.clock
+                before = run.began[cpu.number] = cpu.clock
                 run.pool.put(frame, False, ALL)
+                del run.began[cpu.number]
                 run.account(cpu, before)
 
 
