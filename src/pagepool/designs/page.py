@@ -11,7 +11,7 @@ from pagepool.designs.survey import ENOUGH_RUNS, Figure, Survey
 #: What the tests of bench_page_pool_simple are about.
 PATHS = {
     "tasklet_page_pool01_fast_path": "through the cache",
-    "tasklet_page_pool02_ptr_ring": "through what the design is",
+    "tasklet_page_pool02_ptr_ring": "through ring, list or lanes",
     "tasklet_page_pool03_slow": "through the provider",
 }
 #: Statistics that a design can make a difference in.
