@@ -26,17 +26,13 @@
 #define CROSS_BATCH 32
 #define CROSS_DEPTH 8 /* batches under way */
 
-struct cross;
-
 /* 0: got all 32. Inlined into the loop, as the peer's calls are elsewhere. */
 typedef int cross_get(void *pool, void **objects);
 typedef void cross_put(void *pool, void **objects);
 
 struct cross {
 	void *pool;
-	void *(*body)(void *cross); /* cross_back() with the peer's put */
 	int (*enter)(void); /* by the second thread, before all else; 0, or a negative errno */
-	pthread_t thread;
 	sem_t go, ready;
 	int error;
 
@@ -123,12 +119,14 @@ static inline __attribute__((always_inline)) void *cross_back(struct cross *cros
 	}
 }
 
-/* Starts the second thread on another CPU than the first. */
+/* Starts the second thread, on another CPU than the first; body: cross_back() with the peer's put.
+ */
 static inline int cross_open(struct peer_test *test, void *pool, void *(*body)(void *),
 			     int (*enter)(void))
 {
 	struct cross *cross;
 	pthread_attr_t attributes;
+	pthread_t thread;
 	cpu_set_t cpus;
 	int error, cpu = peer_other_cpu();
 
@@ -146,7 +144,7 @@ static inline int cross_open(struct peer_test *test, void *pool, void *(*body)(v
 	CPU_SET(cpu, &cpus);
 	pthread_attr_init(&attributes);
 	pthread_attr_setaffinity_np(&attributes, sizeof(cpus), &cpus);
-	error = pthread_create(&cross->thread, &attributes, body, cross);
+	error = pthread_create(&thread, &attributes, body, cross);
 	pthread_attr_destroy(&attributes);
 	if (error) {
 		free(cross);

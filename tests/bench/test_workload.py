@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from pagepool.bench import SettingsError, _workloads, modelled, workload
 from pagepool.bench._workloads import Outcome
-from pagepool.cli.workload import align, parse_range, parse_sweep
+from pagepool.cli.workload import parse_range, parse_sweep
+from pagepool.results.words import align
 
 from .conftest import PATIENCE, Result, children, is_running, on_terminal, wait_for
 

@@ -12,6 +12,7 @@ import click
 from pagepool.cli._output import fail, write
 from pagepool.results import rates
 from pagepool.results.rates import Change, Range
+from pagepool.results.words import align
 
 
 @click.command(short_help="Turn packets per second into nanoseconds a packet, and back.")
@@ -119,14 +120,6 @@ def _share(value: Fraction) -> str:
     return f"{float(value):+.2f} %"
 
 
-def _grid(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *rest = zip(row, widths, strict=True)
-        cells = [first[0].ljust(first[1]), *(text.rjust(width) for text, width in rest)]
-        yield "  ".join(cells).rstrip()
-
-
 def _row(name: str, rate: Range, budget: Fraction | None) -> tuple[str, ...]:
     ns = rates.invert(rate)
     cells = (
@@ -146,12 +139,12 @@ def _head(budget: Fraction | None) -> tuple[str, ...]:
 
 def _figures(rows: dict[str, Range], budget: Fraction | None) -> Iterator[str]:
     if rows:
-        yield from _grid([_head(budget), *(_row(*item, budget) for item in rows.items())])
+        yield from align([_head(budget), *(_row(*item, budget) for item in rows.items())])
 
 
 def _moved(moved: Change, budget: Fraction | None) -> Iterator[str]:
     blank = ("",) * (budget is not None)
-    yield from _grid(
+    yield from align(
         [
             _head(budget),
             _row("before", moved.before, budget),

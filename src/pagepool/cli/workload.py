@@ -15,6 +15,7 @@ import click
 from pagepool.cli import _output
 from pagepool.cli._bench import JsonFile, Progress, Wrong, fact_lines, parse_count, say
 from pagepool.cli._output import INTERRUPTED, split_globs
+from pagepool.results.words import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -357,17 +358,6 @@ class _Session:
 
 
 # -- tables ---------------------------------------------------------------------------------------
-
-
-def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns under each other: the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        first, *rest = zip(row, widths, strict=True)
-        cells = [first[0].ljust(first[1]), *(text.rjust(width) for text, width in rest)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def _table(cases: Sequence[Case], results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:

@@ -66,7 +66,7 @@ def measure(plan: Plan, command: str) -> Generator[Event, None, Survey]:
     work: list[Work] = []
     for name, variant, knobs in _workloads(cpus):
         yield Part(f"workload {name}{', ' if variant else ''}{variant}")
-        swept = name == "tcp-stream" and not variant.startswith("reader")
+        swept = name == "tcp-stream" and "threads" not in knobs
         made = yield from _play(name, knobs | {"polls": plan.polls}, suite)
         work += _work(name, variant, None, made)
         if swept:

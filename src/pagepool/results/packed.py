@@ -64,11 +64,11 @@ class Unpacked(io.RawIOBase):
         return 0
 
 
-def unpack(head: bytes, stream: IO[bytes]) -> Unpacked | None:
+def unpack(head: bytes, stream: io.RawIOBase) -> Unpacked | None:
     """The stream, which begins with ``head``, unpacked; ``None``: it is not packed."""
     for magic, what, read in _KINDS:
         if head.startswith(magic):
-            return Unpacked(what, read(stream))
+            return Unpacked(what, read(io.BufferedReader(stream, 1 << 20)))
     return None
 
 

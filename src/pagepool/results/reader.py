@@ -50,13 +50,15 @@ def read_stream(stream: IO[bytes], name: str) -> ResultSet:
     """Read one binary stream under a name, packed or not. Raises `ResultsError`."""
     try:
         head = stream.read(_PEEK)
-        unpacked = unpack(head, io.BufferedReader(_Rejoined(head, stream), 1 << 20))
+        whole = _Rejoined(head, stream)
+        unpacked = unpack(head, whole)
         if unpacked is None:
-            return _read_plain(head, stream, name)
+            return _read_plain(head, whole, name)
         # More than a peek at once: it is unpacked by blocks.
         with io.BufferedReader(unpacked, 1 << 20) as buffered:
             try:
-                results = _read_plain(buffered.read(_PEEK), buffered, name)
+                head = buffered.read(_PEEK)
+                results = _read_plain(head, _Rejoined(head, buffered), name)
             except ResultsError as error:
                 if unpacked.broken:
                     raise ResultsError(name, unpacked.broken, "get the file again") from error
@@ -70,11 +72,10 @@ def read_stream(stream: IO[bytes], name: str) -> ResultSet:
         raise ResultsError(name, *_reason(error)) from None
 
 
-def _read_plain(head: bytes, stream: IO[bytes], name: str) -> ResultSet:
+def _read_plain(head: bytes, whole: _Rejoined, name: str) -> ResultSet:
     for magic, what, hint in _MAGIC:
         if head.startswith(magic):
             raise ResultsError(name, what, hint)
-    whole = _Rejoined(head, stream)
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return _read_json(whole, name)
     with io.BufferedReader(whole, 1 << 20) as buffered:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How tests, counters and counts are put into words; shared by listings and comparisons."""
+"""How tests, counters, counts and rows are put into words; shared by all that prints them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pagepool.results.model import Key, Record
 
@@ -34,3 +34,14 @@ def hertz(ghz: float) -> str:
 def count(number: int, noun: str) -> str:
     """``1 run``, ``2 runs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns under each other: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        first, *rest = zip(row, widths, strict=True)
+        cells = [first[0].ljust(first[1]), *(text.rjust(width) for text, width in rest)]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from pagepool.results.words import align
 from pagepool.simulate.reference import MEASURED, SOURCE, Shape
 from pagepool.simulate.run import Prediction
 
@@ -19,17 +20,6 @@ _COLUMNS = ("design", "CPUs", "transfers", "by returner", "predicted ns", "x of 
 
 def _first_of(predictions: Sequence[Prediction], design: str) -> Prediction:
     return next(it for it in predictions if it.design == design)
-
-
-def _grid(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns aligned: the first to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def _table(predictions: Sequence[Prediction], with_lines: bool, how: str) -> list[str]:
@@ -46,7 +36,7 @@ def _table(predictions: Sequence[Prediction], with_lines: bool, how: str) -> lis
                 f"{it.transfers / first.transfers:.2f}",
             )
         )
-    lines = [f"{NOTICE}: cache-line transfers per returned page", "", *_grid(rows)]
+    lines = [f"{NOTICE}: cache-line transfers per returned page", "", *align(rows)]
     if with_lines:
         rows = [("transfers per returned page, predicted", "design", "CPUs", "transfers")]
         rows += [
@@ -54,7 +44,7 @@ def _table(predictions: Sequence[Prediction], with_lines: bool, how: str) -> lis
             for it in predictions
             for kind, times in it.lines.items()
         ]
-        lines += ["", *_grid(rows)]
+        lines += ["", *align(rows)]
     some = predictions[0]
     lines += [
         "",
@@ -94,7 +84,7 @@ def _shape_lines(shape: Shape) -> list[str]:
     return [
         "",
         f"Shape: predicted, times {shape.factor:.2f}, beside measured ({SOURCE})",
-        *_grid(rows),
+        *align(rows),
         f"order: {'the same' if shape.same_order else 'NOT the same'}; "
         f"the worst is off by a factor of {shape.worst:.2f}",
     ]
