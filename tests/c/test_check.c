@@ -1964,7 +1964,7 @@ static void run(unsigned flags, unsigned seed, struct counted *ret)
 TEST(counts_as_a_plain_pool)
 {
 	listen();
-	for (unsigned seed = 1; seed <= 24; seed++) {
+	for (unsigned seed = 1; seed <= 8; seed++) {
 		unsigned tracking = seed % 2 ? 0 : PP_FLAG_NO_TRACKING;
 		struct counted plain;
 

@@ -6,6 +6,15 @@
 #include "base/biased_lock.h"
 #include "test.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* ---- spin lock ----------------------------------------------------------------------------------
  */
 
@@ -113,4 +122,53 @@ TEST(biased_lock)
 	pp_biased_unlock_remote(&biased);
 	CHECK(pp_biased_enter(&biased));
 	pp_biased_leave(&biased);
+}
+
+/* From here on no membarrier of this thread succeeds. False: such a filter cannot be had. */
+static bool refuse_membarrier(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_membarrier, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/* Whether the owner can still be at it is then not known: the remote side is not let in, whatever
+ * the moment. */
+TEST(without_its_barrier_the_remote_side_gets_nothing)
+{
+#ifdef PP_TSAN
+	printf("# skipped: ThreadSanitizer's lock needs no membarrier(2)\n");
+#else
+	int status;
+	pid_t child;
+
+	if (!pp_biased_lock_available()) {
+		printf("# skipped: no membarrier(2) here\n");
+		return;
+	}
+	/* A filter is there to stay: in a child. */
+	child = fork();
+	if (child == 0) {
+		if (!refuse_membarrier())
+			_exit(2);
+		if (pp_biased_lock_remote(&biased))
+			_exit(1);
+		/* Nothing is locked. */
+		_exit(pp_biased_enter(&biased) ? 0 : 3);
+	}
+	CHECK(child > 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2)
+		printf("# skipped: no seccomp(2) filter to be had here\n");
+	else
+		CHECK_EQ(WEXITSTATUS(status), 0);
+#endif
 }

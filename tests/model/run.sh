@@ -4,6 +4,9 @@
 # A model names its planted bugs in its head comment, each a macro at the start of a line; and
 # before them the sizes that it is checked in, if several, each a line of macros. A bug has to be
 # found in one of these, which are tried in their order.
+#
+# As many models side by side as there are CPUs (PP_MODEL_JOBS): each prints what it finds when all of
+# it is known. Prints TAP.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,22 +54,13 @@ macros() {
 	done
 }
 
-n=0
-failed=0
 say() {
-	n=$((n + 1))
-	if [ "$1" = 1 ]; then
-		echo "ok $n - $2"
-	else
-		echo "not ok $n - $2"
-		failed=1
-	fi
+	[ "$1" = 1 ] && echo "good $2" || echo "bad $2"
 }
 
-[ $# -gt 0 ] || set -- "$here"/*.pml
-echo "TAP version 13"
-for model in "$@"; do
-	model=$(cd "$(dirname "$model")" && pwd)/$(basename "$model")
+# model
+step_model() {
+	model=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 	name=$(basename "$model" .pml)
 	sed -n '/^ \* Sizes/,/^ \*$/s/^ \*   \([A-Z].*\)/\1/p' "$model" >"$work/sizes"
 	[ -s "$work/sizes" ] || echo >"$work/sizes"
@@ -90,6 +84,21 @@ for model in "$@"; do
 		done <"$work/sizes"
 		say "$found" "$name: $bug is found${size:+, $size}"
 	done
-done
-echo "1..$n"
-exit $failed
+}
+
+if [ "${1:-}" = --model ]; then
+	# Those of a model stay together. One that cannot be checked ends all of it.
+	step_model "$2" >"$work/said"
+	cat "$work/said"
+	exit
+fi
+
+[ $# -gt 0 ] || set -- "$here"/*.pml
+echo "TAP version 13"
+printf '%s\0' "$@" | xargs -0 -P "${PP_MODEL_JOBS:-$(nproc)}" -n 1 sh "$0" --model >"$work/all"
+awk '
+	/^good / { print "ok " ++n " - " substr($0, 6); next }
+	/^bad / { print "not ok " ++n " - " substr($0, 5); failed = 1; next }
+	{ print }
+	END { print "1.." n + 0; exit failed }
+' "$work/all"

@@ -160,11 +160,17 @@ def test_a_line_needs_two_cpus_of_the_process() -> None:
             lines.transfer_ns(first, second, turns)
 
 
-def test_the_documentation_says_what_the_command_says() -> None:
-    block = re.compile(r"^```console\n\$ pagepool simulate([^\n]*)\n(.*?)^```", re.M | re.S)
-    blocks = block.findall(DOCS.read_text())
-    assert blocks
-    for arguments, expected in blocks:
-        done = run(*arguments.split())
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == expected
+BLOCKS = re.findall(
+    r"^```console\n\$ pagepool simulate([^\n]*)\n(.*?)^```", DOCS.read_text(), re.M | re.S
+)
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BLOCKS)
+def test_the_documentation_says_what_the_command_says(arguments: str, expected: str) -> None:
+    done = run(*arguments.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == expected
+
+
+def test_there_is_something_to_say() -> None:
+    assert len(BLOCKS) >= 3
