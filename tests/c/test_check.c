@@ -1824,6 +1824,13 @@ static void in_child(void)
 	end(pool, arena);
 }
 
+/* A fork of an emulated process takes seconds. */
+#ifdef __x86_64__
+#define FORKS 30
+#else
+#define FORKS 3
+#endif
+
 TEST(child_of_a_fork)
 {
 	struct other o = {0};
@@ -1839,7 +1846,7 @@ TEST(child_of_a_fork)
 	is_the_consumer(&o);
 	page_pool_destroy(o.pool);
 	CHECK_EQ(pthread_create(&thread, NULL, be_busy, NULL), 0);
-	for (int i = 0; i < 30; i++) {
+	for (int i = 0; i < FORKS; i++) {
 		pid_t pid = fork();
 		int status;
 
