@@ -195,6 +195,98 @@ def test_compare_golden_of_a_series_with_spread(form: str) -> None:
     check_golden(f"compare-series-{form}.txt", result.stdout)
 
 
+ARM64 = ("arm64-patch-by-patch.txt", *TASKLET, "--metric", "ns")
+
+
+def test_compare_a_series_names_the_build_where_a_row_moved() -> None:
+    result = pagepool_command("compare", "--series", *ARM64)
+    assert (result.returncode, result.stderr) == (0, "")
+    fast, ring, slow, empty = result.stdout.splitlines()[:4]
+    assert fast.startswith("tasklet_page_pool01_fast_path: unstable")
+    assert fast.endswith("no verdict for any build")
+    assert ring == (
+        "tasklet_page_pool02_ptr_ring: slower at bd05af7e28d2 (+36.6 ns, +68.0 %), "
+        "faster at e8e4ef65fd4b (-24.6 ns, -27.2 %)"
+    )
+    assert slow.startswith("tasklet_page_pool03_slow: slower at d8de0484ad23 (+35.7 ns, +21.7 %)")
+    assert empty == ""
+    assert "moved by at most: for_loop 0.0 %, atomic_inc 0.0 %, lock 0.0 %" in result.stdout
+
+
+@pytest.mark.parametrize("form", ["org", "markdown"])
+def test_compare_a_series_in_every_form(form: str) -> None:
+    result = pagepool_command("compare", "--series", *ARM64, "--format", form)
+    check_golden(f"compare-series-steps-{form}.txt", result.stdout)
+
+
+def test_compare_a_series_for_programs() -> None:
+    document = json.loads(
+        pagepool_command("compare", "--series", *ARM64, "--format", "json").stdout
+    )
+    steps = [(one["against"], one["after"]["label"]) for one in document["comparisons"]]
+    assert steps[:2] == [("previous", "c8cd65aea46f"), ("previous", "d8de0484ad23")]
+    assert len(steps) == 7 + 6
+    assert document["margin"] == {"percent": 1.0, "ns": 0.2}
+    (slow,) = (
+        row["verdict"]
+        for row in document["comparisons"][1]["rows"]
+        if row["test"] == "tasklet_page_pool03_slow"
+    )
+    assert (slow["kind"], slow["method"]) == ("slower", "pooled")
+    assert slow["ns"][0] < 35.8 < slow["ns"][2]
+    assert slow["p"] <= slow["p_adjusted"] <= 0.05
+
+
+def test_compare_fails_on_what_it_is_asked_to() -> None:
+    pair = ("arm64-patch-by-patch.txt@07ea", "arm64-patch-by-patch.txt@d8de", *TASKLET)
+    result = pagepool_command("compare", *pair, "--fail-on", "slower")
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line == (
+        "pagepool: --fail-on: 07ea810753bd -> d8de0484ad23: tasklet_page_pool03_slow: slower "
+        "(+35.8 ns, +21.7 %)"
+    )
+    assert result.stdout == pagepool_command("compare", *pair).stdout
+    assert pagepool_command("compare", *pair, "--fail-on", "slower:25").returncode == 0
+    assert pagepool_command("compare", *pair, "--fail-on", "faster,inconclusive").returncode == 0
+    assert pagepool_command("compare", *pair, "--fail-on", "unstable").returncode == 1
+    # One run a side is no failure unless it is asked for.
+    assert pagepool_command("compare", *PAIR, "--fail-on", "slower").returncode == 0
+    assert pagepool_command("compare", *PAIR, "--fail-on", "slower,inconclusive").returncode == 1
+
+
+def test_compare_with_another_margin_and_more_controls() -> None:
+    pair = ("arm64-patch-by-patch.txt@07ea", "arm64-patch-by-patch.txt@d8de", *TASKLET)
+
+    def words(*options: str) -> list[str]:
+        text = pagepool_command("compare", *pair, "--format", "json", *options).stdout
+        rows = json.loads(text)["comparisons"][0]["rows"]
+        return [row["verdict"]["kind"] for row in rows if row["verdict"]]
+
+    assert words() == ["unstable", "unstable", "slower"]
+    assert words("--margin", "30")[2] == "same"
+    # A row that is a control has no verdict, and bounds the others.
+    assert words("--control", "*slow") == ["unstable", "unstable"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--margin", "x"), "--margin x: give per cent"),
+        (("--margin", "1,2,3"), "--margin 1,2,3: give per cent"),
+        (("--margin", "-1"), "--margin -1: give per cent"),
+        (("--fail-on", "slow"), "--fail-on slow: give some of slower"),
+        (("--fail-on", "slower:x"), "--fail-on slower:x: give some of slower"),
+        (("--fail-on", ""), "--fail-on : give some of slower"),
+        (("--control", "nothing*"), "--control nothing*: matches no test"),
+    ],
+)
+def test_compare_what_is_wrong_with_an_option_is_one_line(
+    options: tuple[str, ...], said: str
+) -> None:
+    assert said in failed(pagepool_command("compare", *PAIR, *options))
+
+
 def test_compare_the_published_rows() -> None:
     first = pagepool_command("compare", *PAIR, *TASKLET, "--format", "org").stdout
     assert "| fast_path   |     19 |    24 |    5 |   5.399 |  6.928 |  1.529 |   28.3 |" in first

@@ -4,13 +4,43 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import click
 
 from pagepool.cli._output import FAILURE, complain, fail, is_terminal, split_globs, write
 from pagepool.compare import formats, report, selection
+from pagepool.compare.verdict import Margin, Verdict
 from pagepool.results.errors import ResultsError
 from pagepool.results.reader import read_all, same_file
+
+#: What --fail-on may name.
+KINDS = ("slower", "faster", "inconclusive", "unstable")
+
+
+def _margin(context: click.Context, option: click.Parameter, text: str) -> Margin:
+    figures = text.split(",")
+    try:
+        values = [float(figure) for figure in figures]
+    except ValueError:
+        values = []
+    if not 1 <= len(values) <= 2 or not all(0 <= value < 1e6 for value in values):
+        fail(f"--margin {text}: give per cent, and nanoseconds if you like, as in 1,0.2")
+    return Margin(*values) if len(values) > 1 else Margin(values[0], 0.0)
+
+
+def _fail_on(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float]:
+    wanted = {}
+    for part in (text or "").split(",") if text is not None else []:
+        kind, _, percent = part.strip().partition(":")
+        try:
+            least = float(percent) if percent else 0.0
+        except ValueError:
+            least = -1.0
+        if kind not in KINDS or not 0 <= least < 1e6:
+            fail(f"--fail-on {text}: give some of {', '.join(KINDS)}, as in slower:5")
+        wanted[kind] = least
+    return wanted
 
 
 @click.command(short_help="Compare builds: the before/after table of a mail.")
@@ -36,9 +66,44 @@ from pagepool.results.reader import read_all, same_file
     multiple=True,
     help="Only tests whose name matches, like 'tasklet*'; repeat it or use commas.",
 )
+@click.option(
+    "--series",
+    is_flag=True,
+    help="Builds in their order: each against the one before and against the first.",
+)
+@click.option(
+    "--control",
+    "controls",
+    metavar="GLOB",
+    multiple=True,
+    help="Tests that do not touch what was changed, beside for_loop, atomic_inc, lock and rcu.",
+)
+@click.option(
+    "--margin",
+    metavar="PERCENT[,NS]",
+    default="1,0.2",
+    show_default=True,
+    callback=_margin,
+    help="What is no change: per cent, or nanoseconds if that is more.",
+)
+@click.option(
+    "--fail-on",
+    "fail_on",
+    metavar="KIND[:PERCENT],...",
+    callback=_fail_on,
+    help="Exit with 1 if a row is so: slower, slower:5, faster, inconclusive, unstable.",
+)
 @click.option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 def command(
-    files: tuple[str, ...], form: formats.Format, metric: str, tests: tuple[str, ...], output: str
+    files: tuple[str, ...],
+    form: formats.Format,
+    metric: str,
+    tests: tuple[str, ...],
+    series: bool,
+    controls: tuple[str, ...],
+    margin: Margin,
+    fail_on: dict[str, float],
+    output: str,
 ) -> None:
     """Compare builds: the before/after table of a mail.
 
@@ -46,7 +111,10 @@ def command(
     output or its JSON; '-' is standard input. Of a file that holds several builds choose one
     with FILE@BUILD; one single file has its builds compared in order.
 
-    Exit status: 0, or 2 if something could not be read, chosen or written.
+    Several runs a side get a verdict: slower, faster, same, inconclusive or unstable.
+
+    Exit status: 0, 1 if --fail-on found a row, or 2 if something could not be read, chosen or
+    written.
     """
     selectors = [selection.parse(argument) for argument in files]
     for index, one in enumerate(selectors):
@@ -68,7 +136,15 @@ def command(
             metrics += ("instructions",) if report.has_instructions(chosen) else ()
         else:
             metrics = tuple(name for name in report.METRICS if name == metric)
-        found = report.compare(chosen, metrics, globs, [result for _, result in results])
+        found = report.compare(
+            chosen,
+            metrics,
+            globs,
+            [result for _, result in results],
+            series=series,
+            margin=margin,
+            controls=split_globs(controls),
+        )
     except ResultsError as error:
         fail(error)
     for failure in found.failures:
@@ -78,11 +154,18 @@ def command(
         if oddity.code == "too-many":
             complain(oddity)
             status = FAILURE
-    if form == "table" and not output and is_terminal():
+    failing = [
+        f"{comparison.before.name} -> {comparison.after.name}: {row.name}: {row.verdict.kind}"
+        f"{formats.by(row.verdict)}"
+        for comparison in found.comparisons
+        for row in comparison.rows
+        if row.verdict and row.verdict.kind in fail_on and _by_much(row.verdict, fail_on)
+    ]
+    if form == "table" and not series and not output and is_terminal():
         from pagepool.compare import terminal  # rich: only a terminal pays for it
 
         if terminal.show(found):
-            sys.exit(status)
+            _end(status, failing)
     write(formats.render(found, form), output)
     if form == "csv":
         # A CSV file has no room for sentences.
@@ -91,4 +174,14 @@ def command(
                 complain(f"note: {warning.text}")
         for warning in found.warnings:
             complain(f"note: {warning.text}")
-    sys.exit(status)
+    _end(status, failing)
+
+
+def _by_much(it: Verdict, fail_on: dict[str, float]) -> bool:
+    return it.percent is None or abs(it.percent.estimate) >= fail_on[it.kind]
+
+
+def _end(status: int, failing: list[str]) -> NoReturn:
+    for line in failing:
+        complain(f"--fail-on: {line}")
+    sys.exit(status or (1 if failing else 0))

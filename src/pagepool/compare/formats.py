@@ -16,7 +16,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from pagepool.compare import decisions
 from pagepool.compare.report import Cell, Comparison, Metric, Pair, Report, Row, Side
+from pagepool.compare.statistics import Interval
+from pagepool.compare.verdict import Verdict, percent
 from pagepool.results.lines import clean
 
 Format: TypeAlias = Literal["table", "org", "markdown", "csv", "json"]
@@ -55,12 +58,17 @@ def render(report: Report, form: Format) -> str:
     if form == "csv":
         return to_csv(report)
     write = {"table": _plain, "org": _org, "markdown": _markdown}[form]
-    several = len(report.comparisons) > 1
-    parts = [
-        (_caption(comparison, form) if several else "")
-        + write(comparison, grid(comparison, report))
-        for comparison in report.comparisons
-    ]
+    if report.series:
+        parts = [_lines(moves(report), form), write(series(report)), *_series_notes(report, form)]
+    else:
+        several = len(report.comparisons) > 1
+        parts = [
+            _caption(comparison, form, several)
+            + write(grid(comparison, report))
+            + "\n"
+            + _lines(list(notes(comparison)), form)
+            for comparison in report.comparisons
+        ]
     if below := list(notes_below(report)):
         parts.append(_lines(below, form))
     return "\n".join(parts)
@@ -77,10 +85,53 @@ def notes(comparison: Comparison) -> Iterator[str]:
             yield f"only {where}: {', '.join(names)}"
     for warning in comparison.warnings:
         yield warning.text
+    yield from _open_rows(comparison)
+
+
+def _open_rows(comparison: Comparison) -> Iterator[str]:
+    """What is to be said of the verdicts beside their word: why, and what would decide."""
+    said: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        if row.verdict and row.verdict.method != "none" and (text := reason(row.verdict)):
+            said.setdefault(text, []).append(row.name)
+    for text, names in said.items():
+        yield f"{', '.join(names)}: {text}"
+
+
+def reason(it: Verdict) -> str:
+    """Why a row is not decided, and what would decide it; empty if there is nothing to say."""
+    parts = [it.why] if it.why else []
+    if it.kind == "inconclusive":
+        if it.more_runs is not None:
+            runs = "1 more run" if it.more_runs == 1 else f"{it.more_runs} more runs"
+            parts.append(f"{runs} a side would decide")
+        elif not it.why:
+            parts.append("no number of runs within reason would decide")
+    return f"{it.kind}: {'; '.join(parts)}" if parts else ""
+
+
+def summary(report: Report) -> str:
+    """How the verdicts of a report came about, in a sentence; empty if there are none."""
+    if not any(report.judged.values()):
+        return ""
+    behind = {"previous": " against the one before", "first": " against the first"}
+    rows = " and ".join(
+        ("1 row" if n == 1 else f"{n} rows") + (behind[against] if report.series else "")
+        for against, n in report.judged.items()
+        if n
+    )
+    margin = report.margin
+    same = f"{margin.percent:g} %" + (f" or {margin.ns:g} ns" if margin.ns else "")
+    return (
+        f"verdicts of {rows} at 95 % by Holm's rule: of 20 reports without a change at most one "
+        f"has any; less than {same} is the same"
+    )
 
 
 def notes_below(report: Report) -> Iterator[str]:
     """The sentences below all tables: about single builds, and what the readers noticed."""
+    if text := summary(report):
+        yield text
     for warning in report.warnings:
         yield warning.text
     for oddity in report.oddities[:_MAX_ODDITIES]:
@@ -130,6 +181,7 @@ def grid(comparison: Comparison, report: Report) -> Grid:
     spread = comparison.has_spread
     if spread:
         columns += [Column("Before", "min..max n", False), Column("After", "min..max n", False)]
+        columns += [Column("95 %", "interval", False), Column("Verdict", "", False)]
     rows: list[list[str]] = []
     controls: list[list[str]] = []
     for row in comparison.rows:
@@ -141,6 +193,7 @@ def grid(comparison: Comparison, report: Report) -> Grid:
         if spread:
             pair = row.metrics.get(percent)
             cells += [_spread(pair.before), _spread(pair.after)] if pair else ["-", "-"]
+            cells += _said(row.verdict)
         (controls if row.is_control else rows).append(cells)
     return Grid(columns, rows, controls, "#+TBLFM: " + "::".join(formulas))
 
@@ -177,6 +230,149 @@ def _spread(cell: Cell | None) -> str:
     return f"{cell.minimum}..{cell.maximum} n={cell.n}"
 
 
+def _said(it: Verdict | None) -> list[str]:
+    """Interval and word."""
+    if it is None:
+        return ["-", "-"]
+    return [interval(it.percent), it.kind]
+
+
+def interval(it: Interval | None, unit: str = "%") -> str:
+    """``low..high unit``, with signs."""
+    return "-" if it is None else f"{it.low:+.1f}..{it.high:+.1f} {unit}"
+
+
+# A series
+
+
+def moves(report: Report) -> list[str]:
+    """What moved at which build: a sentence for each test that did, or is unstable."""
+    texts = []
+    for name in _tests(report):
+        steps = [
+            (comparison, row.verdict)
+            for comparison in report.comparisons
+            if comparison.against == "previous"
+            for row in comparison.rows
+            if row.name == name and row.verdict
+        ]
+        moved = [
+            f"{it.kind} at {comparison.after.name}{by(it)}"
+            for comparison, it in steps
+            if it.kind in ("slower", "faster")
+        ]
+        unstable = [it for _, it in steps if it.kind == "unstable"]
+        if moved:
+            texts.append(f"{name}: {', '.join(moved)}")
+        elif unstable and len(unstable) == len(steps):
+            texts.append(f"{name}: unstable, {unstable[0].why}; no verdict for any build")
+        else:
+            texts.append(f"{name}: no move")
+    return texts
+
+
+def by(it: Verdict) -> str:
+    """The effect in brackets, in nanoseconds and per cent."""
+    parts = [f"{it.ns.estimate:+.1f} ns"] if it.ns else []
+    parts += [f"{it.percent.estimate:+.1f} %"] if it.percent else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _tests(report: Report) -> list[str]:
+    return list(
+        dict.fromkeys(
+            row.name
+            for comparison in report.comparisons
+            for row in comparison.rows
+            if not row.is_control
+        )
+    )
+
+
+def series(report: Report) -> Grid:
+    """A row for each test and build: its figure, against the build before, against the first."""
+    metric: Metric = next(
+        (name for name in ("ns", "cycles") if name in report.metrics), "instructions"
+    )
+    columns = [
+        Column("Test", "", False),
+        Column("Build", "", False),
+        Column(_TITLES[metric], ""),
+        Column("min..max n", "", False),
+        Column("Against the one before", "95 % interval", False),
+        Column("", "verdict", False),
+        Column("Against the first", "95 % interval", False),
+        Column("", "verdict", False),
+    ]
+    rows = []
+    for name in _tests(report):
+        shown = name
+        for side in report.sides:
+            found = {
+                comparison.against: row
+                for comparison in report.comparisons
+                for row in comparison.rows
+                if comparison.after == side and row.name == name
+            }
+            cell = _cell_of(report, side, name, metric)
+            if cell is None:
+                continue
+            before = found.get("previous")
+            first = found.get("first")
+            if side in report.sides[1:2]:
+                first = before  # The one before is the first.
+            rows.append(
+                [
+                    shown,
+                    side.name,
+                    str(cell.printed),
+                    _spread(cell),
+                    *_said(before.verdict if before else None),
+                    *_said(first.verdict if first else None),
+                ]
+            )
+            shown = ""
+    return Grid(columns, rows, [], "")
+
+
+def _cell_of(report: Report, side: Side, name: str, metric: Metric) -> Cell | None:
+    for comparison in report.comparisons:
+        for row in comparison.rows:
+            pair = row.metrics.get(metric)
+            if row.name == name and pair is not None:
+                if comparison.after == side and pair.after:
+                    return pair.after
+                if comparison.before == side and pair.before:
+                    return pair.before
+    return None
+
+
+def _series_notes(report: Report, form: Format) -> list[str]:
+    texts = [side_text(side) for side in report.sides]
+    texts.append("figures are medians (of an even number of runs the lower one)")
+    controls: dict[str, float] = {}
+    for comparison in report.comparisons:
+        for row in comparison.controls:
+            if (by := decisions.moved(row)) is not None:
+                controls[row.name] = max(controls.get(row.name, 0.0), abs(by))
+    if controls:
+        moved = ", ".join(f"{name} {percent(by):.1f} %" for name, by in controls.items())
+        texts.append(f"controls, which do not touch the pool, moved by at most: {moved}")
+    for comparison in report.comparisons:
+        where = f"{comparison.before.name} -> {comparison.after.name}"
+        if comparison.against == "previous":
+            texts += [
+                f"{where}: {warning.text}"
+                for warning in comparison.warnings
+                if warning.code not in ("overlap", "controls")
+            ]
+            # What is unstable is so at every build; its values are shown below.
+            texts += [
+                f"{where}: {text}" for text in _open_rows(comparison) if ": unstable: " not in text
+            ]
+    return [_lines(texts, form)]
+
+
 # Forms of the grid
 
 
@@ -196,31 +392,33 @@ def _align(cells: Sequence[str], table: Grid, sizes: list[int]) -> list[str]:
     ]
 
 
-def _caption(comparison: Comparison, form: Format) -> str:
-    """What stands above one of several tables. The only table of a mail has nothing above it."""
+def _caption(comparison: Comparison, form: Format, several: bool) -> str:
+    """What stands above a table. The only table of a mail has nothing above it."""
     names = f"{comparison.before.name} -> {comparison.after.name}"
-    return {"org": f"#+CAPTION: {names}\n", "markdown": f"**{_escape(names)}**\n\n"}.get(form, "")
+    if form == "table":
+        return f"{names}\n\n"
+    if not several:
+        return ""
+    return {"org": f"#+CAPTION: {names}\n", "markdown": f"**{_escape(names)}**\n\n"}[form]
 
 
-def _plain(comparison: Comparison, table: Grid) -> str:
+def _plain(table: Grid) -> str:
     sizes = widths(table)
 
     def line(cells: Sequence[str]) -> str:
         return "  ".join(_align(cells, table, sizes)).rstrip()
 
     lines = [
-        f"{comparison.before.name} -> {comparison.after.name}",
-        "",
         line([column.top for column in table.columns]),
         line([column.bottom for column in table.columns]),
         *map(line, table.rows),
     ]
     if table.controls:
         lines += ["", *map(line, table.controls)]
-    return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "table")
+    return "\n".join(lines) + "\n"
 
 
-def _org(comparison: Comparison, table: Grid) -> str:
+def _org(table: Grid) -> str:
     sizes = widths(table)
     rule = "|" + "+".join("-" * (width + 2) for width in sizes) + "|"
 
@@ -235,11 +433,12 @@ def _org(comparison: Comparison, table: Grid) -> str:
     ]
     if table.controls:
         lines += [rule, *map(line, table.controls)] if table.rows else map(line, table.controls)
-    lines.append(table.formula)
-    return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "org")
+    if table.formula:
+        lines.append(table.formula)
+    return "\n".join(lines) + "\n"
 
 
-def _markdown(comparison: Comparison, table: Grid) -> str:
+def _markdown(table: Grid) -> str:
     # Markdown has one header row: a column's two words are joined, with the title repeated.
     heads, title = [], ""
     for column in table.columns:
@@ -260,8 +459,7 @@ def _markdown(comparison: Comparison, table: Grid) -> str:
         "-" * (width - 1) + (":" if column.is_number else "-")
         for width, column in zip(sizes, columns, strict=True)
     ]
-    lines = [line(heads), line(rule), *map(line, cells)]
-    return "\n".join(lines) + "\n\n" + _lines(list(notes(comparison)), "markdown")
+    return "\n".join([line(heads), line(rule), *map(line, cells)]) + "\n"
 
 
 def _escape(text: str) -> str:
@@ -290,7 +488,8 @@ def to_csv(report: Report) -> str:
     head = ["before", "after", "test", "kind", "step", "cpu", "role"]
     for metric in report.metrics:
         head += [f"{metric}_{name}" for name in _CSV_FIGURES]
-    writer.writerow(head)
+    head += ["against", "verdict", "why", "p_adjusted", "percent_low", "percent", "percent_high"]
+    writer.writerow([*head, "smallest_percent", "more_runs"])
     for comparison in report.comparisons:
         for row in comparison.rows:
             cells: list[object] = [
@@ -304,6 +503,10 @@ def to_csv(report: Report) -> str:
             ]
             for metric in report.metrics:
                 cells += _csv_cells(row.metrics[metric])
+            it = row.verdict
+            cells += [comparison.against, it and it.kind, it and it.why, it and it.p_adjusted]
+            cells += list(it.percent) if it and it.percent else [None] * 3
+            cells += [it and it.smallest, it and it.more_runs]
             writer.writerow(cells)
     return output.getvalue()
 
@@ -327,6 +530,8 @@ def _csv_cells(pair: Pair) -> list[object]:
 class _Document(msgspec.Struct):
     schema: str
     comparisons: tuple[Comparison, ...]
+    judged: object
+    margin: object
     warnings: object
     oddities: object
 
@@ -334,5 +539,12 @@ class _Document(msgspec.Struct):
 def to_json(report: Report) -> str:
     """The report field by field, schema ``pagepool.compare/1``; printed figures are numbers."""
     encoder = msgspec.json.Encoder(decimal_format="number")
-    document = _Document(SCHEMA, report.comparisons, report.warnings, report.oddities)
+    document = _Document(
+        SCHEMA,
+        report.comparisons,
+        report.judged,
+        report.margin,
+        report.warnings,
+        report.oddities,
+    )
     return msgspec.json.format(encoder.encode(document), indent=2).decode() + "\n"

@@ -17,14 +17,17 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from pagepool.compare import statistics
+from pagepool.compare import decisions, statistics
+from pagepool.compare.decisions import CLOCK_TOLERANCE
 from pagepool.compare.selection import Chosen
+from pagepool.compare.verdict import RANK_RUNS, Margin, Verdict
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import (
     OF_RECORDS,
     SHORT_PERIOD,
     Build,
     Key,
+    Kind,
     Oddity,
     Record,
     ResultSet,
@@ -39,9 +42,6 @@ CONTROLS = frozenset({"for_loop", "atomic_inc", "lock", "rcu", "this_cpu_inc"})
 
 #: GHz. No CPU that runs this has a slower clock: what ticks slower is a timer (arm64: 0.1).
 SLOW_COUNTER = 1.0
-#: Two sides whose counters differ by more than this ran on unlike machines.
-CLOCK_TOLERANCE = 0.01
-
 #: Facts that may differ between two sides of one comparison: what is compared, and when.
 _MAY_DIFFER = frozenset(
     {"kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started"}
@@ -89,15 +89,24 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One test: its full name, and the pairs of every metric that some side has."""
+    """One test: its full name, the pairs of every metric that some side has, and the verdict.
+
+    A control has none.
+    """
 
     name: str
     test: str
-    kind: str
+    kind: Kind
     step: int
     cpu: int | None
     is_control: bool
     metrics: dict[Metric, Pair]
+    verdict: Verdict | None = None
+
+    @property
+    def key(self) -> Key:
+        """What the row measures."""
+        return (self.kind, self.test, self.step, -1 if self.cpu is None else self.cpu)
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -112,13 +121,17 @@ class Side(msgspec.Struct, frozen=True):
     machine: dict[str, str] = {}
 
 
+Against: TypeAlias = Literal["first", "previous"]
+
+
 class Comparison(msgspec.Struct, frozen=True):
-    """One build against the first."""
+    """One build against the first; in a series also against the one before."""
 
     before: Side
     after: Side
     rows: tuple[Row, ...]
     controls: tuple[Row, ...]
+    against: Against = "first"
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
     warnings: tuple[Warn, ...] = ()
@@ -135,13 +148,23 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All comparisons, what to beware of in single builds, and what the readers noticed."""
+    """All comparisons, what to beware of in single builds, and what the readers noticed.
+
+    ``judged``: how many rows had their p adjusted together; in a series those against the build
+    before, and by themselves those against the first. ``margin`` is what is no change. ``sides``
+    are the builds in their order. In a ``series`` each is compared with the one before and, from
+    the third on, with the first.
+    """
 
     comparisons: tuple[Comparison, ...]
     metrics: tuple[Metric, ...]
     warnings: tuple[Warn, ...] = ()
     oddities: tuple[Oddity, ...] = ()
     failures: tuple[str, ...] = ()
+    sides: tuple[Side, ...] = ()
+    judged: dict[Against, int] = {}
+    margin: Margin = Margin()
+    series: bool = False
 
 
 def compare(
@@ -149,31 +172,56 @@ def compare(
     metrics: Iterable[Metric] = ("cycles", "ns"),
     tests: Sequence[str] = (),
     results: Sequence[ResultSet] = (),
+    *,
+    series: bool = False,
+    margin: Margin | None = None,
+    controls: Sequence[str] = (),
 ) -> Report:
     """Compare every build with the first. ``tests`` are globs on names; none means all.
 
-    ``results`` are the sets that the builds come from, for their oddities. Raises
-    `ResultsError` when nothing is left to compare; a single build that shares no test with the
-    first is told in ``failures``.
+    ``results`` are the sets that the builds come from, for their oddities and for the noise of
+    the builds that are not compared. ``series``: with the one before as well. ``margin``: what
+    is no change. ``controls``: globs of tests that do not touch what was changed, beside
+    `CONTROLS`. Raises `ResultsError` when nothing is left to compare; a single build that shares
+    no test with the first is told in ``failures``.
     """
     sides = _sides(chosen)
     groups = [_group(one.build) for one in chosen]
     wanted = tuple(metrics)
     all_keys = list(dict.fromkeys(key for group in groups for key in group))
     _check_globs(tests, all_keys)
-    comparisons = []
+    _check_globs(controls, all_keys, "--control")
+    compared: dict[Against, list[decisions.Between]] = {"previous": [], "first": []}
     failures: list[ResultsError] = []
-    for index in range(1, len(chosen)):
-        try:
-            found = _compare_pair(
-                (sides[0], sides[index]), (groups[0], groups[index]), wanted, tests
-            )
-        except ResultsError as error:
-            failures.append(error)
-        else:
-            comparisons.append(found)
-    if not comparisons:
+    for after in range(1, len(chosen)):
+        for before in dict.fromkeys((after - 1, 0) if series else (0,)):
+            against: Against = "previous" if series and before == after - 1 else "first"
+            builds = chosen[before].build, chosen[after].build
+            try:
+                found = _compare_pair(
+                    (sides[before], sides[after]),
+                    (groups[before], groups[after]),
+                    wanted,
+                    tests,
+                    controls,
+                    against,
+                )
+            except ResultsError as error:
+                failures.append(error)
+            else:
+                compared[against].append(decisions.Between(found, *builds))
+    if not any(compared.values()):
         raise failures[0]
+    everything = [build for result in results for build in result.builds]
+    everything += [one.build for one in chosen]
+    margin = margin or Margin()
+    pool = decisions.Pool(everything)
+    comparisons: list[Comparison] = []
+    judged: dict[Against, int] = {}
+    for against, between in compared.items():
+        if between:
+            decided, judged[against] = decisions.decide_all(between, pool, margin)
+            comparisons += map(_with_one_run, decided)
     warnings = _build_warnings(sides, groups, tests)
     oddities = tuple(
         oddity
@@ -191,7 +239,17 @@ def compare(
             raise ResultsError(
                 f"--metric {metric}", "no selected test has such figures", "choose another"
             )
-    return Report(tuple(comparisons), wanted, warnings, oddities, tuple(map(str, failures)))
+    return Report(
+        tuple(comparisons),
+        wanted,
+        warnings,
+        oddities,
+        tuple(map(str, failures)),
+        sides=tuple(sides),
+        judged=judged,
+        margin=margin,
+        series=series,
+    )
 
 
 def has_instructions(chosen: Sequence[Chosen]) -> bool:
@@ -228,12 +286,12 @@ def _matches(key: Key, tests: Sequence[str]) -> bool:
     return not tests or any(fnmatchcase(key[1], glob) for glob in tests)
 
 
-def _check_globs(tests: Sequence[str], keys: list[Key]) -> None:
+def _check_globs(tests: Sequence[str], keys: list[Key], option: str = "--tests") -> None:
     names = list(dict.fromkeys(key[1] for key in keys))
     for glob in tests:
         if not any(fnmatchcase(name, glob) for name in names):
             shown = ", ".join(names[:16]) + (", ..." if len(names) > 16 else "")
-            raise ResultsError(f"--tests {glob}", "matches no test", f"there are {shown}")
+            raise ResultsError(f"{option} {glob}", "matches no test", f"there are {shown}")
 
 
 def _sides(chosen: Sequence[Chosen]) -> list[Side]:
@@ -303,7 +361,18 @@ def _pair(before: Cell | None, after: Cell | None) -> Pair:
     )
 
 
-def _row(key: Key, keys: list[Key], before: Group, after: Group, metrics: Sequence[Metric]) -> Row:
+def _is_control(key: Key, controls: Sequence[str]) -> bool:
+    return key[1] in CONTROLS or any(fnmatchcase(key[1], glob) for glob in controls)
+
+
+def _row(
+    key: Key,
+    keys: list[Key],
+    before: Group,
+    after: Group,
+    metrics: Sequence[Metric],
+    controls: Sequence[str],
+) -> Row:
     pairs: dict[Metric, Pair] = {}
     for metric in metrics:
         pairs[metric] = _pair(_cell(before[key], metric), _cell(after[key], metric))
@@ -313,7 +382,7 @@ def _row(key: Key, keys: list[Key], before: Group, after: Group, metrics: Sequen
         kind=key[0],
         step=key[2],
         cpu=None if key[3] < 0 else key[3],
-        is_control=key[1] in CONTROLS,
+        is_control=_is_control(key, controls),
         metrics=pairs,
     )
 
@@ -323,6 +392,8 @@ def _compare_pair(
     groups: tuple[Group, Group],
     metrics: Sequence[Metric],
     tests: Sequence[str],
+    controls: Sequence[str],
+    against: Against,
 ) -> Comparison:
     before, after = groups
     shared = [key for key in before if key in after]
@@ -340,17 +411,20 @@ def _compare_pair(
             f"{sides[0].name} and {sides[1].name} share no such test",
             f"they share {_few(shared)}",
         )
-    rows = [_row(key, keys, before, after, metrics) for key in selected]
+    rows = [_row(key, keys, before, after, metrics, controls) for key in selected]
     rows.sort(key=lambda row: row.is_control)
     # How far the controls moved matters most when they were not asked for.
     moved = tuple(
-        _row(key, keys, before, after, METRICS[:2]) for key in shared if key[1] in CONTROLS
+        _row(key, keys, before, after, METRICS[:2], controls)
+        for key in shared
+        if _is_control(key, controls)
     )
     return Comparison(
         before=sides[0],
         after=sides[1],
         rows=tuple(rows),
         controls=moved,
+        against=against,
         only_before=_only(before, after, tests, keys),
         only_after=_only(after, before, tests, keys),
         warnings=tuple(_pair_warnings(sides, groups, rows, moved, selected)),
@@ -375,17 +449,6 @@ def _pair_warnings(
     if controls:
         moved = ", ".join(f"{row.name} {_moved(row)}" for row in controls)
         yield Warn("controls", f"controls, which do not touch the pool, moved: {moved}")
-    counts = {
-        cell.n
-        for row in rows
-        for pair in row.metrics.values()
-        for cell in (pair.before, pair.after)
-        if cell is not None
-    }
-    if counts == {1}:
-        yield Warn("one-run", "one run a side: these differences carry no verdict")
-    elif 1 in counts:
-        yield Warn("one-run", "a side with one run has no spread: its rows carry no verdict")
     overlapping = [
         row.name
         for row in rows
@@ -422,6 +485,35 @@ def _pair_warnings(
     ]
     if unlike:
         yield Warn("machines", f"unlike machines or settings: {'; '.join(unlike)}")
+
+
+def _with_one_run(comparison: Comparison) -> Comparison:
+    """Says what a side with one run means, behind what the controls did."""
+    counts = {
+        cell.n
+        for row in comparison.rows
+        for pair in row.metrics.values()
+        for cell in (pair.before, pair.after)
+        if cell is not None
+    }
+    if 1 not in counts:
+        return comparison
+    verdicts = [row.verdict for row in comparison.rows if row.verdict]
+    if all(verdict.method == "none" for verdict in verdicts):
+        one = (
+            "one run a side: these differences"
+            if counts == {1}
+            else "a side with one run: its rows"
+        )
+        text = f"{one} carry no verdict; with {RANK_RUNS} runs a side ranks decide"
+    elif any(verdict.method == "pooled" for verdict in verdicts):
+        text = "a side with one run: its noise is known from the runs of other builds only"
+    else:
+        return comparison
+    warnings = list(comparison.warnings)
+    at = 1 if warnings and warnings[0].code == "controls" else 0
+    warnings.insert(at, Warn("one-run", text))
+    return msgspec.structs.replace(comparison, warnings=tuple(warnings))
 
 
 def _judged(row: Row) -> list[Pair]:

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Change or noise: what several runs of two builds say about one test.
+
+The unit is the run: one load of the module, one boot, one pass of the benchmark. From
+`RANK_RUNS` runs a side ranks decide, which need no model of the noise. With fewer no permutation
+can: the noise of the test is then pooled over all builds of the same machine, on the log scale,
+and what counts is the gap between the runs of both sides, not the distance of their middles: one
+run that was disturbed opens no gap. That all runs of a side were disturbed at once is never
+impossible, and bounds what few runs can say; see `disturbed`.
+
+Everything here is on logarithms of times, so a difference is a percentage; `judge` knows nothing
+of the other rows of a report, `decide` gets the p that is adjusted for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import NormalDist, median
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pagepool.compare import statistics
+from pagepool.compare.statistics import Interval
+
+Kind: TypeAlias = Literal["faster", "slower", "same", "inconclusive", "unstable"]
+Method: TypeAlias = Literal["ranks", "pooled", "exact", "none"]
+
+#: False alarms: of so many reports without a change one may have any.
+ALPHA = 0.05
+#: Chance to find the change that ``smallest`` and ``more_runs`` are about.
+POWER = 0.8
+#: Runs a side from which on ranks decide.
+RANK_RUNS = 6
+#: Of 20 runs one is disturbed, if the input does not say otherwise...
+DISTURBED = 0.05
+#: ...by 15 % on the average: what `statistics.MODE_RATIO` takes for the distance of two modes.
+DISTURBANCE = math.log(statistics.MODE_RATIO)
+#: Robust standard deviations from the middle of its build: a run that was disturbed.
+OUTLYING = 5.0
+#: Nobody's noise is smaller: that two runs agree to the nanosecond is chance. 0.05 %.
+LEAST_NOISE = 5e-4
+#: More runs than this are not asked for.
+MANY = 1000
+
+
+class Margin(msgspec.Struct, frozen=True):
+    """Less than this is no change: per cent of before, or nanoseconds if that is more."""
+
+    percent: float = 1.0
+    ns: float = 0.2
+
+    def log(self, before_ns: float | None) -> float:
+        """The margin as a difference of logarithms."""
+        share = self.percent / 100
+        if before_ns:
+            share = max(share, self.ns / before_ns)
+        return math.log1p(share)
+
+
+class Noise(msgspec.Struct, frozen=True):
+    """How much the runs of one build of one test differ, of all builds of one machine.
+
+    ``sigma`` is a standard deviation of logarithms with ``df`` degrees of freedom, from ``runs``
+    runs of which ``outlying`` were disturbed. ``span`` is the distance of the modes, 0 if no
+    build has several.
+    """
+
+    sigma: float
+    df: int
+    runs: int
+    outlying: int
+    span: float
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is said of one row.
+
+    ``percent``, ``ns``, ``cycles``: by how much after is above before, with its 95 % interval.
+    ``p`` as of this row alone, ``p_adjusted`` for all rows of the report. ``smallest``: per cent,
+    the change that so many runs find with a chance of 80 %. ``more_runs``: so many more on each
+    side would decide; ``None`` where that is not known or does not matter. ``why`` goes on after
+    the word.
+    """
+
+    kind: Kind
+    method: Method
+    why: str = ""
+    p: float | None = None
+    p_adjusted: float | None = None
+    percent: Interval | None = None
+    ns: Interval | None = None
+    cycles: Interval | None = None
+    smallest: float | None = None
+    more_runs: int | None = None
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the runs of one row say by themselves. Logarithms of after / before."""
+
+    method: Method
+    runs: tuple[int, int]
+    effect: Interval | None
+    p: float | None
+    gap: float
+    sigma: float | None
+
+
+def noise(builds: Iterable[Sequence[float]]) -> Noise | None:
+    """Pools the runs of several builds, each around its own middle. ``None``: all ran once."""
+    residuals: list[float] = []
+    span, df, runs = 0.0, 0, 0
+    for times in builds:
+        values = [math.log(time) for time in times if time > 0]
+        if len(values) < 2:
+            continue
+        middle = median(values)
+        # Around a middle of so few values they lie closer than around the true one.
+        stretch = math.sqrt(len(values) / (len(values) - 1))
+        residuals += [abs(value - middle) * stretch for value in values]
+        span = max(span, _modes(values))
+        df += len(values) - 1
+        runs += len(values)
+    if not residuals:
+        return None
+    robust = max(median(residuals) / NormalDist().inv_cdf(0.75), LEAST_NOISE)
+    # Where there are modes, a run that is far from the middle is of the other one.
+    outlying = 0 if span else sum(residual > OUTLYING * robust for residual in residuals)
+    if runs >= 2 * RANK_RUNS:
+        # What is far out is counted as outlying, and does not widen the rest.
+        residuals = [min(residual, 3 * robust) for residual in residuals]
+    sigma = math.sqrt(sum(residual**2 for residual in residuals) / runs)
+    return Noise(max(sigma, LEAST_NOISE), df, runs, outlying, span)
+
+
+def _modes(values: Sequence[float]) -> float:
+    """How far the modes of one build are apart, 0 if it has one.
+
+    Of few runs any two that are so far apart may be modes. Of many a few are only disturbed: a
+    mode has a sixth of them, and two at least.
+    """
+    ordered = sorted(values)
+    span = ordered[-1] - ordered[0]
+    if span <= math.log(statistics.MODE_RATIO):
+        return 0.0
+    if len(ordered) < RANK_RUNS:
+        return span
+    least = max(2, math.ceil(len(ordered) / 6))
+    # The middles of what lies on both sides of the widest gap.
+    gaps = [(b - a, k + 1) for k, (a, b) in enumerate(pairwise(ordered))]
+    _, at = max(gaps)
+    if at < least or len(ordered) - at < least:
+        return 0.0
+    apart = median(ordered[at:]) - median(ordered[:at])
+    return apart if apart > math.log(statistics.MODE_RATIO) else 0.0
+
+
+def disturbed(gap: float, sides: int, pooled: Noise) -> float:
+    """Chance that ``sides`` runs were disturbed alike, by ``gap`` at least, all of one side.
+
+    That no run of the input was is no proof that none ever is.
+    """
+    share = max(DISTURBED, (pooled.outlying + 1) / (pooled.runs + 1))
+    return min(1.0, 2 * (share * math.exp(-gap / DISTURBANCE)) ** sides)
+
+
+def _undisturbed(sides: int, pooled: Noise, rows: int) -> float:
+    """The gap that so many runs do not open by being disturbed, with enough certainty."""
+    alone = disturbed(0.0, 1, pooled) / 2
+    return max(0.0, DISTURBANCE * math.log(alone / (ALPHA / rows / 2) ** (1 / sides)))
+
+
+def judge(before: Sequence[float], after: Sequence[float], pooled: Noise | None) -> Judgement:
+    """What these runs say by themselves: times of two builds, and the noise of their test."""
+    one = [math.log(time) for time in before if time > 0]
+    other = [math.log(time) for time in after if time > 0]
+    n, m = len(one), len(other)
+    if not n or not m:
+        return Judgement("none", (n, m), None, None, 0.0, None)
+    gap = max(min(other) - max(one), min(one) - max(other), 0.0)
+    sigma = pooled.sigma if pooled else None
+    if min(n, m) >= RANK_RUNS:
+        p = statistics.rank_test(one, other)
+        return Judgement("ranks", (n, m), statistics.shift(one, other, ALPHA), p, gap, sigma)
+    middle = median(other) - median(one)
+    if pooled is None:
+        return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap, None)
+    error = pooled.sigma * math.sqrt(1 / n + 1 / m)
+    half = statistics.t_quantile(ALPHA, pooled.df) * error
+    p = max(statistics.t_tail(gap / error, pooled.df), disturbed(gap, min(n, m), pooled))
+    effect = Interval(middle - half, middle, middle + half)
+    return Judgement("pooled", (n, m), effect, p, gap, sigma)
+
+
+def decide(
+    it: Judgement,
+    pooled: Noise | None,
+    *,
+    p_adjusted: float | None,
+    rows: int,
+    margin: float,
+    controls: float | None,
+) -> tuple[Kind, str, int | None]:
+    """Kind, why, and how many more runs would decide.
+
+    margin: a logarithm, see `Margin.log`. controls: by how much a test that does not touch the
+    pool moved between these builds, a logarithm; a row that moved less did not move by itself.
+    rows: judged in the same report.
+    """
+    if pooled and hidden(it, pooled):
+        return "unstable", _apart(pooled), None
+    if it.effect is None or it.p is None or p_adjusted is None:
+        return "inconclusive", "nothing is known of its noise", max(RANK_RUNS - min(it.runs), 1)
+    size = abs(it.effect.estimate)
+    significant = p_adjusted <= ALPHA
+    if pooled and pooled.span and not significant:
+        return "unstable", _apart(pooled), None
+    if significant and size > margin:
+        if controls is not None and size <= controls:
+            moved = f"a control moved by {percent(controls):.1f} %"
+            return "inconclusive", f"{moved}: the machine may have", None
+        return ("slower" if it.effect.estimate > 0 else "faster"), "", None
+    if -margin <= it.effect.low and it.effect.high <= margin:
+        return "same", "", None
+    why = ""
+    if (
+        it.method == "pooled"
+        and pooled
+        and size > margin
+        and not -margin <= it.effect.low <= margin
+    ):
+        why = f"{min(it.runs)} run{'s' if min(it.runs) > 1 else ''} may all have been disturbed"
+    return "inconclusive", why, _more(it, pooled, margin, rows)
+
+
+def _apart(pooled: Noise) -> str:
+    return f"runs of one build are {percent(pooled.span):.0f} % apart"
+
+
+def hidden(it: Judgement, pooled: Noise | None) -> bool:
+    """Whether modes hide what there may be, whatever its p.
+
+    Few runs may all have come from one mode: the sides have to be further apart than these are.
+    """
+    return bool(pooled and pooled.span and it.method == "pooled" and it.gap <= pooled.span)
+
+
+def smallest(it: Judgement, pooled: Noise | None, rows: int) -> float | None:
+    """Per cent: the change that so many runs find with a chance of `POWER`."""
+    if it.sigma is None or it.method == "none":
+        return None
+    if it.method == "ranks" and statistics.least_p(*it.runs) > ALPHA / rows:
+        return None
+    n, m = it.runs
+    size = _reach(rows) * it.sigma * math.sqrt(1 / n + 1 / m)
+    if it.method == "pooled" and pooled:
+        size = max(size, _undisturbed(min(n, m), pooled, rows))
+    return percent(size)
+
+
+def percent(log: float) -> float:
+    """A difference of logarithms in per cent."""
+    return math.expm1(log) * 100 if log < 700 else math.inf
+
+
+def _reach(rows: int) -> float:
+    normal = NormalDist()
+    return normal.inv_cdf(1 - ALPHA / rows / 2) + normal.inv_cdf(POWER)
+
+
+def _more(it: Judgement, pooled: Noise | None, margin: float, rows: int) -> int | None:
+    """How many more runs a side would decide, if the effect is what it seems to be."""
+    assert it.effect is not None
+    if it.sigma is None:
+        return None
+    size = abs(it.effect.estimate)
+    if size > margin:
+        # Enough to find it.
+        needed = 2 * (_reach(rows) * it.sigma / size) ** 2
+    else:
+        # Enough for an interval that lies within the margin.
+        room = max(margin - size, margin / 10)
+        needed = 2 * (NormalDist().inv_cdf(1 - ALPHA / 2) * it.sigma / room) ** 2
+    if it.method == "pooled" and pooled and it.gap > margin:
+        for sides in range(min(it.runs) + 1, RANK_RUNS):
+            if sides >= needed and disturbed(it.gap, sides, pooled) <= ALPHA / rows:
+                return sides - min(it.runs)
+    least = RANK_RUNS
+    while size > margin and statistics.least_p(least, least) > ALPHA / rows:
+        least += 1
+    more = max(math.ceil(needed), least) - min(it.runs)
+    return None if more > MANY else max(1, more)
