@@ -23,9 +23,9 @@ jobs=${PP_PLANTED_JOBS:-$(nproc)}
 unset PAGEPOOL_CHECKED PP_TEST_DESIGN
 
 # A stress that has to hit a window gets several seeds.
-seeds="1 2 3 4 5 6 7 8"
+seeds=$(seq 16)
 # A race is not lost every time.
-tries="1 2 3 4 5 6 7 8"
+tries=$(seq 16)
 # A bug is found early or not at all: no failure is worth waiting longer for than this, and three
 # times what the test takes without one.
 limit=${PP_PLANTED_TIMEOUT:-20}
