@@ -10,36 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compare.made import build, record
 from pagepool.compare.formats import FORMATS, Format, render
 from pagepool.compare.report import METRICS, Report, compare
 from pagepool.compare.selection import Chosen, Selector, choose, choose_all, parse
 from pagepool.results.errors import ResultsError
-from pagepool.results.model import Build, Record, ResultSet, Run
+from pagepool.results.model import Build, Record, ResultSet
 from pagepool.results.reader import read
 
 DATA = Path(__file__).parents[1] / "data"
-
-
-def record(
-    name: str = "lock",
-    interval: int = 10**9,
-    count: int = 10**8,
-    ghz: float = 3.6,
-    instructions: int | None = None,
-) -> Record:
-    return Record(
-        name=name,
-        step=0,
-        time_interval_ns=interval,
-        invoke_count=count,
-        tsc_interval=int(interval * ghz),
-        instructions=instructions,
-    )
-
-
-def build(label: str, *runs: list[Record], **machine: str) -> Chosen:
-    made = Build(label, tuple(Run(tuple(records)) for records in runs), machine=machine)
-    return Chosen(f"{label}.txt", made)
 
 
 def texts(report: Report, code: str) -> list[str]:
@@ -85,8 +64,8 @@ def test_the_median_of_five_runs_and_their_spread() -> None:
 def test_oddities_of_the_compared_builds_are_kept() -> None:
     name = "arm64-patch-by-patch.txt"
     results = read(str(DATA / name))
-    for build, lines in (("e8e4", [389]), ("5760", [])):
-        both = choose_all([(name, results)], [parse(f"{name}@07ea"), parse(f"{name}@{build}")])
+    for label, lines in (("e8e4", [389]), ("5760", [])):
+        both = choose_all([(name, results)], [parse(f"{name}@07ea"), parse(f"{name}@{label}")])
         assert [oddity.line for oddity in compare(both, results=[results]).oddities] == lines
 
 

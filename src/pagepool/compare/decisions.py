@@ -206,13 +206,15 @@ def _exactly(row: Row) -> Row:
     if row.is_control or pair is None or pair.before is None or pair.after is None:
         return row
     before, after = pair.before, pair.after
-    if {*before.values} & {*after.values} and (
-        len({*before.values}) > 1 or before.exact == after.exact
-    ):
-        kind: verdict.Kind = "same" if before.exact == after.exact else "unstable"
+    kind: verdict.Kind
+    if before.exact == after.exact:
+        kind = "same"
+    elif statistics.ranges_overlap(before.values, after.values):
+        kind = "unstable"
     else:
         kind = "slower" if after.exact > before.exact else "faster"
     change = statistics.change_percent(before.exact, after.exact)
     exact = None if change is None else Interval(change, change, change)
-    said = Verdict(kind=kind, method="exact", percent=exact)
+    why = "runs of one build count unlike numbers" if kind == "unstable" else ""
+    said = Verdict(kind=kind, method="exact", why=why, percent=exact)
     return msgspec.structs.replace(row, verdict=said)
