@@ -24,7 +24,10 @@ def python_examples() -> list[Path]:
 
 @pytest.mark.parametrize("path", python_examples(), ids=lambda path: path.name)
 def test_python_examples(path: Path) -> None:
-    """All of a page's Python, top to bottom in one process; ``text`` after it is its output."""
+    """All of a page's Python, top to bottom in one process; ``text`` after it is its output.
+
+    It runs among the test data, as the commands on these pages do.
+    """
     blocks = BLOCK.findall(path.read_text())
     code, expected = "", ""
     for before, (kind, text) in zip([("", ""), *blocks], blocks, strict=False):
@@ -33,7 +36,11 @@ def test_python_examples(path: Path) -> None:
         elif kind == "text" and before[0] == "python":
             expected += text
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT / "tests" / "data",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == expected

@@ -1,7 +1,75 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Comparison of builds: statistics, tables, output formats.
+"""Comparison of builds: statistics, verdicts, tables, output formats.
 
-Knows records, and nothing of how they were measured. `statistics` has all arithmetic on several
-runs, `verdict` judges one row by it, `report` pairs the builds and collects what to beware of,
-`decisions` gives its rows their verdicts, `formats` writes it.
+`compare` is the way in. Knows records, and nothing of how they were measured. `statistics` has all
+arithmetic on several runs, `verdict` judges one row by it, `report` pairs the builds and collects
+what to beware of, `decisions` gives its rows their verdicts, `formats` writes it.
 """
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pagepool.compare.report import Metric, Report
+    from pagepool.compare.verdict import Margin
+    from pagepool.results.model import Build
+
+__all__ = ["compare"]
+
+
+def compare(
+    *builds: str | os.PathLike[str] | Build,
+    series: bool = False,
+    tests: Sequence[str] = (),
+    controls: Sequence[str] = (),
+    margin: Margin | None = None,
+    metrics: Sequence[Metric] = ("cycles", "ns"),
+) -> Report:
+    """Compare every build with the first, as ``pagepool compare`` does.
+
+    builds: files, ``FILE@BUILD``, or builds of `pagepool.results.read`; one single file has its
+    builds compared in order. series: with the build before as well. tests, controls: globs on
+    names. margin: what is no change (default 1 % or 0.2 ns). metrics: some of ``cycles``, ``ns``,
+    ``instructions``.
+
+    The report has ``comparisons`` of ``rows``, each with its ``metrics`` (ns, cycles) and its
+    ``verdict``; it is a table in a notebook, and ``to_dicts()`` is for data frames. Raises
+    `ResultsError`, a `ValueError`, for what cannot be read, chosen or compared.
+    """
+    from pagepool.compare import report, selection
+    from pagepool.compare.selection import Chosen, Selector
+    from pagepool.results import reader
+    from pagepool.results.model import Build, ResultSet
+
+    read: dict[str, ResultSet] = {}
+    chosen: list[Chosen] = []
+    named: list[Selector] = []
+    for one in builds:
+        if not isinstance(one, Build):
+            selector = selection.parse(os.fspath(one))
+            named.append(selector)
+            if selector.file not in read:
+                read[selector.file] = reader.read(selector.file)
+    if len(builds) == 1 and named:
+        chosen = selection.choose_all(list(read.items()), named)
+    else:
+        files = iter(named)
+        for one in builds:
+            if isinstance(one, Build):
+                where = one.source.file if one.source else one.label
+                chosen.append(Chosen(where, one))
+            else:
+                selector = next(files)
+                chosen.append(selection.choose(read[selector.file], selector))
+    return report.compare(
+        selection.two_at_least(chosen),
+        metrics,
+        tests,
+        list(read.values()),
+        series=series,
+        margin=margin,
+        controls=controls,
+    )

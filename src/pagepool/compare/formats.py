@@ -484,12 +484,17 @@ _CSV_FIGURES = (
 def to_csv(report: Report) -> str:
     """One line a test and comparison, RFC 4180 with LF: printed figures, then exact ones."""
     output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    head = ["before", "after", "test", "kind", "step", "cpu", "role"]
+    csv.writer(output, lineterminator="\n").writerows(csv_lines(report))
+    return output.getvalue()
+
+
+def csv_lines(report: Report) -> Iterator[list[object]]:
+    """The header, and a line a test and comparison."""
+    head: list[object] = ["before", "after", "test", "kind", "step", "cpu", "role"]
     for metric in report.metrics:
         head += [f"{metric}_{name}" for name in _CSV_FIGURES]
     head += ["against", "verdict", "why", "p_adjusted", "percent_low", "percent", "percent_high"]
-    writer.writerow([*head, "smallest_percent", "more_runs"])
+    yield [*head, "smallest_percent", "more_runs"]
     for comparison in report.comparisons:
         for row in comparison.rows:
             cells: list[object] = [
@@ -507,8 +512,7 @@ def to_csv(report: Report) -> str:
             cells += [comparison.against, it and it.kind, it and it.why, it and it.p_adjusted]
             cells += list(it.percent) if it and it.percent else [None] * 3
             cells += [it and it.smallest, it and it.more_runs]
-            writer.writerow(cells)
-    return output.getvalue()
+            yield cells
 
 
 def _csv_cells(pair: Pair) -> list[object]:

@@ -166,6 +166,28 @@ class Report(msgspec.Struct, frozen=True):
     margin: Margin = Margin()
     series: bool = False
 
+    def to_dicts(self) -> list[dict[str, object]]:
+        """A dictionary for each comparison and row: ``pandas.DataFrame(report.to_dicts())``.
+
+        Keys are the columns of the CSV form; times are in ns, values that there are not are
+        ``None``.
+        """
+        from pagepool.compare import formats
+
+        head, *lines = formats.csv_lines(self)
+        return [dict(zip(map(str, head), line, strict=True)) for line in lines]
+
+    def _repr_markdown_(self) -> str:
+        from pagepool.compare import formats
+
+        return formats.render(self, "markdown")
+
+    def __str__(self) -> str:
+        """The table as ``pagepool compare`` prints it."""
+        from pagepool.compare import formats
+
+        return formats.render(self, "table")
+
 
 def compare(
     chosen: Sequence[Chosen],

@@ -88,13 +88,19 @@ def choose_all(results: list[tuple[str, ResultSet]], selectors: list[Selector]) 
         for selector in selectors
         if selector.file in by_file
     ]
+    return two_at_least(chosen)
+
+
+def two_at_least(chosen: list[Chosen]) -> list[Chosen]:
+    """These builds, if they are several and no one is there twice. Raises `ResultsError`."""
     for index, one in enumerate(chosen):
         for other in chosen[:index]:
             if one.build is other.build:
                 what = f"the build {one.build.label!r} is chosen twice"
                 raise ResultsError(one.file, what, "choose another")
     if len(chosen) < 2:
-        raise ResultsError(selectors[0].file, "is alone", "give a second file to compare it with")
+        where = chosen[0].file if chosen else "nothing"
+        raise ResultsError(where, "is alone", "give a second file to compare it with")
     return chosen
 
 
