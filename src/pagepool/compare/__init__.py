@@ -37,7 +37,7 @@ def compare(
 
     The report has ``comparisons`` of ``rows``, each with its ``metrics`` (ns, cycles) and its
     ``verdict``; it is a table in a notebook, and ``to_dicts()`` is for data frames. Raises
-    `ResultsError`, a `ValueError`, for what cannot be read, chosen or compared.
+    `pagepool.results.errors.ResultsError` for what cannot be read, chosen or compared.
     """
     from pagepool.compare import report, selection
     from pagepool.compare.selection import Chosen, Selector
