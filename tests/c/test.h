@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/internal.h"
 
@@ -195,6 +197,27 @@ static inline uint64_t rnd(uint64_t *state)
 static inline uint64_t rnd_below(uint64_t *state, uint64_t n)
 {
 	return (rnd(state) >> 16) % n;
+}
+
+/* What fn returns has to be 0; 77: what it tries is not to be had here. Not with ThreadSanitizer,
+ * which takes the fork handlers of a process with threads for a race. */
+static inline void in_a_child(int (*fn)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setjmp(test_end))
+			_exit(1);
+		_exit(fn());
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		printf("# skipped: the system does not do that\n");
+	else
+		CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
 static inline struct pp_provider *make_arena(size_t limit)

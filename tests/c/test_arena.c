@@ -8,7 +8,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/magazine.h"
@@ -491,29 +490,6 @@ TEST(many_arenas_at_once)
 	for (size_t k = 0; k < PP_ARRAY_SIZE(arena); k++)
 		end(pool[k], arena[k]);
 }
-
-#ifndef PP_TSAN /* which takes the fork handlers of a process with threads for a race */
-/* 77: what it tries is not to be had here. */
-static void in_a_child(int (*fn)(void))
-{
-	pid_t pid = fork();
-	int status;
-
-	CHECK(pid >= 0);
-	if (!pid) {
-		if (setjmp(test_end))
-			_exit(1);
-		_exit(fn());
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77)
-		printf("# skipped: the system does not do that\n");
-	else
-		CHECK_EQ(WEXITSTATUS(status), 0);
-}
-
-#endif
 
 /* ---- little address space (ulimit -v) ----------------------------------------------------------
  */
