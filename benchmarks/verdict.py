@@ -17,7 +17,7 @@ from statistics import median
 
 import click
 
-from pagepool.compare import statistics, verdict
+from pagepool.compare import verdict
 
 #: Rows of a report.
 ROWS = 50
@@ -39,26 +39,15 @@ def load(rng: random.Random) -> float:
 def report(rng: random.Random, sides: tuple[int, int], changes: list[float]) -> list[str]:
     """The kinds of all rows of one report, a row for each change in ns."""
     margin = verdict.Margin()
-    judged = []
+    cases = []
     for change in changes:
         before = [load(rng) for _ in range(sides[0])]
         after = [load(rng) + change for _ in range(sides[1])]
         pooled = verdict.noise([before, after])
-        judged.append((verdict.judge(before, after, pooled), pooled, before))
-    ps = [None if verdict.hidden(it, pooled) else it.p for it, pooled, _ in judged]
-    known = [p for p in ps if p is not None]
-    adjusted = iter(statistics.holm(known))
-    return [
-        verdict.decide(
-            it,
-            pooled,
-            p_adjusted=None if p is None else next(adjusted),
-            rows=max(len(known), 1),
-            margin=margin.log(median(before)),
-            controls=None,
-        )[0]
-        for (it, pooled, before), p in zip(judged, ps, strict=True)
-    ]
+        it = verdict.judge(before, after, pooled)
+        cases.append(verdict.Case(it, pooled, margin.log(median(before))))
+    decisions, _ = verdict.decide_all(cases)
+    return [decision.kind for decision in decisions]
 
 
 def shares(trials: int, seed: int, sides: tuple[int, int]) -> dict[str, float]:

@@ -100,7 +100,7 @@ def test_noise_comes_from_builds_of_the_same_machine() -> None:
 def test_a_build_that_is_given_twice_lends_its_noise_once() -> None:
     one = runs("a", SOME)
     renamed = msgspec.structs.replace(one.build, label="b")
-    noise = Pool([one.build, renamed]).of(one.build, one.build.records[0].key)
+    noise = Pool([one.build, renamed]).of(one.build)[one.build.records[0].key]
     assert noise is not None and noise.runs == len(SOME)
 
 
@@ -156,5 +156,5 @@ def test_the_margin_is_in_the_report() -> None:
 def test_a_record_that_measures_nothing_is_no_noise() -> None:
     bad = Record(name="x", printed_cycles=9, printed_ns="9.000", oddities=("zero-loops",))
     one = build("a", *([record("x", int(t * NS))] for t in SOME), [bad])
-    noise = Pool([one.build]).of(one.build, one.build.records[0].key)
+    noise = Pool([one.build]).of(one.build)[one.build.records[0].key]
     assert noise is not None and noise.runs == len(SOME)

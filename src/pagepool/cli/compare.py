@@ -30,8 +30,10 @@ def _margin(context: click.Context, option: click.Parameter, text: str) -> Margi
 
 
 def _fail_on(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float]:
-    wanted = {}
-    for part in (text or "").split(",") if text is not None else []:
+    wanted: dict[str, float] = {}
+    if text is None:
+        return wanted
+    for part in text.split(","):
         kind, _, percent = part.strip().partition(":")
         try:
             least = float(percent) if percent else 0.0

@@ -42,28 +42,20 @@ def compare(
     from pagepool.compare import report, selection
     from pagepool.compare.selection import Chosen, Selector
     from pagepool.results import reader
-    from pagepool.results.model import Build, ResultSet
+    from pagepool.results.model import Build
 
-    read: dict[str, ResultSet] = {}
-    chosen: list[Chosen] = []
-    named: list[Selector] = []
-    for one in builds:
-        if not isinstance(one, Build):
-            selector = selection.parse(os.fspath(one))
-            named.append(selector)
-            if selector.file not in read:
-                read[selector.file] = reader.read(selector.file)
-    if len(builds) == 1 and named:
-        chosen = selection.choose_all(list(read.items()), named)
+    wanted = [one if isinstance(one, Build) else selection.parse(os.fspath(one)) for one in builds]
+    files = dict.fromkeys(one.file for one in wanted if isinstance(one, Selector))
+    read = {file: reader.read(file) for file in files}
+    if len(wanted) == 1 and isinstance(wanted[0], Selector):
+        chosen = selection.choose_all(list(read.items()), [wanted[0]])
     else:
-        files = iter(named)
-        for one in builds:
-            if isinstance(one, Build):
-                where = one.source.file if one.source else one.label
-                chosen.append(Chosen(where, one))
-            else:
-                selector = next(files)
-                chosen.append(selection.choose(read[selector.file], selector))
+        chosen = [
+            selection.choose(read[one.file], one)
+            if isinstance(one, Selector)
+            else Chosen(one.source.file if one.source else one.label, one)
+            for one in wanted
+        ]
     return report.compare(
         selection.two_at_least(chosen),
         metrics,

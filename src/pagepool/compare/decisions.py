@@ -17,7 +17,7 @@ import msgspec
 
 from pagepool.compare import statistics, verdict
 from pagepool.compare.statistics import Interval
-from pagepool.compare.verdict import Judgement, Margin, Noise, Verdict
+from pagepool.compare.verdict import Case, Decision, Judgement, Margin, Noise, Verdict
 from pagepool.results.model import Build, Key
 from pagepool.results.words import counter_ghz
 
@@ -31,13 +31,30 @@ CLOCK_TOLERANCE = 0.01
 TIMES: tuple[Literal["ns", "cycles"], ...] = ("ns", "cycles")
 
 
+def same_clock(one: float | None, other: float | None) -> bool:
+    """Whether two counters, in GHz, may be of one machine; one that is not known may."""
+    return not one or not other or abs(other / one - 1) <= CLOCK_TOLERANCE
+
+
+class _Machine(NamedTuple):
+    """What tells machines apart."""
+
+    clock: float | None
+    cpu: str | None
+
+    def alike(self, other: _Machine) -> bool:
+        return same_clock(self.clock, other.clock) and (
+            None in (self.cpu, other.cpu) or self.cpu == other.cpu
+        )
+
+
+def _machine(build: Build) -> _Machine:
+    return _Machine(counter_ghz(build.records), build.machine.get("cpu"))
+
+
 def alike(one: Build, other: Build) -> bool:
     """Whether nothing says that two builds ran on unlike machines."""
-    clocks = [counter_ghz(build.records) for build in (one, other)]
-    if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1) > CLOCK_TOLERANCE:
-        return False
-    cpus = [build.machine.get("cpu") for build in (one, other)]
-    return None in cpus or cpus[0] == cpus[1]
+    return _machine(one).alike(_machine(other))
 
 
 class Pool:
@@ -45,26 +62,34 @@ class Pool:
 
     def __init__(self, builds: Iterable[Build]) -> None:
         """All builds that were read; one that is given twice, by whatever name, counts once."""
-        self._builds = list({id(build.runs): build for build in builds}.values())
-        self._of: dict[int, dict[Key, Noise | None]] = {}
+        self._builds = [
+            (_machine(build), _times_of(build))
+            for build in {id(build.runs): build for build in builds}.values()
+        ]
+        self._of: dict[tuple[int, ...], dict[Key, Noise | None]] = {}
 
-    def of(self, build: Build, key: Key) -> Noise | None:
-        """The noise of one test on the machine of a build."""
-        tests = self._of.get(id(build))
-        if tests is None:
+    def of(self, build: Build) -> dict[Key, Noise | None]:
+        """The noise of all tests on the machine of a build."""
+        machine = _machine(build)
+        friends = tuple(
+            index for index, (other, _) in enumerate(self._builds) if machine.alike(other)
+        )
+        if friends not in self._of:
             runs: dict[Key, list[list[float]]] = {}
-            for other in self._builds:
-                if alike(build, other):
-                    mine: dict[Key, list[float]] = {}
-                    for record in other.records:
-                        time = record.ns if record.ns is not None else record.cycles
-                        if record.is_usable and time is not None:
-                            mine.setdefault(record.key, []).append(time)
-                    for test, times in mine.items():
-                        runs.setdefault(test, []).append(times)
-            tests = {test: verdict.noise(times) for test, times in runs.items()}
-            self._of[id(build)] = tests
-        return tests.get(key)
+            for index in friends:
+                for test, times in self._builds[index][1].items():
+                    runs.setdefault(test, []).append(times)
+            self._of[friends] = {test: verdict.noise(times) for test, times in runs.items()}
+        return self._of[friends]
+
+
+def _times_of(build: Build) -> dict[Key, list[float]]:
+    times: dict[Key, list[float]] = {}
+    for record in build.records:
+        time = record.ns if record.ns is not None else record.cycles
+        if record.is_usable and time is not None:
+            times.setdefault(record.key, []).append(time)
+    return times
 
 
 class Between(NamedTuple):
@@ -79,16 +104,8 @@ class _Open(NamedTuple):
     """A row that was judged by itself."""
 
     row: Row
-    metric: str
-    it: Judgement
-    noise: Noise | None
-    margin: float
-    controls: float | None
+    case: Case
     unlike: bool
-
-    @property
-    def p(self) -> float | None:
-        return None if verdict.hidden(self.it, self.noise) else self.it.p
 
 
 def decide_all(
@@ -98,103 +115,88 @@ def decide_all(
 
     The p of all of these are adjusted together.
     """
-    opened = [
-        [_judge(row, between, pool, margin) for row in between.comparison.rows]
-        for between in compared
-    ]
-    # What modes hide is never called, so it raises no false alarm.
-    judged = [it for rows in opened for it in rows if it and it.p is not None]
-    adjusted = iter(statistics.holm([it.p for it in judged if it.p is not None]))
+    opened = [_judge_all(between, pool, margin) for between in compared]
+    decisions, judged = verdict.decide_all([it.case for rows in opened for it in rows if it])
+    left = iter(decisions)
     comparisons = []
     for between, rows in zip(compared, opened, strict=True):
-        decided = []
-        for row, it in zip(between.comparison.rows, rows, strict=True):
-            if it is None:
-                decided.append(_exactly(row))
-                continue
-            p = None if it.p is None else next(adjusted)
-            said = _decide(it, p, max(len(judged), 1))
-            decided.append(msgspec.structs.replace(row, verdict=said))
-        comparisons.append(msgspec.structs.replace(between.comparison, rows=tuple(decided)))
-    return comparisons, len(judged)
+        decided = tuple(
+            msgspec.structs.replace(row, verdict=_verdict(it, next(left), max(judged, 1)))
+            if it
+            else _exactly(row)
+            for row, it in zip(between.comparison.rows, rows, strict=True)
+        )
+        comparisons.append(msgspec.structs.replace(between.comparison, rows=decided))
+    return comparisons, judged
 
 
 def moved(row: Row) -> float | None:
     """By how much the shown median of a row moved, a logarithm; ``None``: it has no times."""
-    for metric in TIMES:
-        pair = row.metrics.get(metric)
-        if pair is not None and pair.before is not None and pair.after is not None:
-            one, other = pair.before.exact, pair.after.exact
-            return math.log(other / one) if one > 0 and other > 0 else None
-    return None
+    found = _times(row)
+    if found is None:
+        return None
+    one, other = (cell.exact for cell in found[1:])
+    return math.log(other / one) if one > 0 and other > 0 else None
 
 
-def _times(row: Row) -> tuple[str, tuple[Sequence[float], Sequence[float]]] | None:
+def _times(row: Row) -> tuple[str, Cell, Cell] | None:
     """The times of a row that are judged: nanoseconds, or cycles where there are none."""
     for metric in TIMES:
         pair = row.metrics.get(metric)
         if pair is not None and pair.before is not None and pair.after is not None:
-            return metric, (pair.before.values, pair.after.values)
+            return metric, pair.before, pair.after
     return None
 
 
-def _judge(row: Row, between: Between, pool: Pool, margin: Margin) -> _Open | None:
-    found = _times(row)
-    if row.is_control or found is None:
-        return None
-    metric, (before, after) = found
+def _judge_all(between: Between, pool: Pool, margin: Margin) -> list[_Open | None]:
+    """Each row by itself; ``None``: it is a control, or has no times."""
     unlike = not alike(between.before, between.after)
-    noise = pool.of(between.before, row.key)
-    it = verdict.judge(before, after, noise)
-    if unlike:
-        it = msgspec.structs.replace(it, method="none", p=None)
-    before_ns = median(before) if metric == "ns" else None
+    noises = pool.of(between.before)
     moves = [abs(by) for row in between.comparison.controls if (by := moved(row)) is not None]
     controls = max(moves, default=None)
-    return _Open(row, metric, it, noise, margin.log(before_ns), controls, unlike)
+    opened: list[_Open | None] = []
+    for row in between.comparison.rows:
+        found = _times(row)
+        if row.is_control or found is None:
+            opened.append(None)
+            continue
+        metric, before, after = found
+        noise = noises.get(row.key)
+        it = verdict.judge(before.values, after.values, noise)
+        if unlike:
+            it = msgspec.structs.replace(it, method="none", p=None)
+        limit = margin.log(median(before.values) if metric == "ns" else None)
+        opened.append(_Open(row, Case(it, noise, limit, controls), unlike))
+    return opened
 
 
-def _decide(it: _Open, p_adjusted: float | None, rows: int) -> Verdict:
-    judgement = it.it
-    kind, why, more = verdict.decide(
-        judgement,
-        it.noise,
-        p_adjusted=p_adjusted,
-        rows=rows,
-        margin=it.margin,
-        controls=it.controls,
-    )
-    if it.unlike:
-        why, more = "unlike machines", None
+def _verdict(opened: _Open, decision: Decision, rows: int) -> Verdict:
+    row, (it, noise, _, _), unlike = opened
     intervals = {
-        metric: _in(metric, it, pair)
-        for metric, pair in it.row.metrics.items()
-        if metric != "instructions"
+        metric: _in(it, pair) for metric, pair in row.metrics.items() if metric != "instructions"
     }
-    effect = judgement.effect
+    effect = it.effect
     known = effect is not None and math.isfinite(effect.low)
     return Verdict(
-        kind=kind,
-        method=judgement.method,
-        why=why,
-        p=judgement.p,
-        p_adjusted=p_adjusted,
+        kind=decision.kind,
+        method=it.method,
+        why="unlike machines" if unlike else decision.why,
+        p=it.p,
+        p_adjusted=decision.p_adjusted,
         percent=Interval(*map(verdict.percent, effect)) if effect and known else None,
         ns=intervals.get("ns"),
         cycles=intervals.get("cycles"),
-        smallest=verdict.smallest(judgement, it.noise, rows),
-        more_runs=more,
+        smallest=verdict.smallest(it, noise, rows),
+        more_runs=None if unlike else decision.more_runs,
     )
 
 
-def _in(metric: str, it: _Open, pair: Pair) -> Interval | None:
+def _in(it: Judgement, pair: Pair) -> Interval | None:
     """The effect in the unit of a metric."""
-    before: Cell | None = pair.before
-    after: Cell | None = pair.after
-    effect = it.it.effect
+    before, after, effect = pair.before, pair.after, it.effect
     if before is None or after is None or effect is None or not math.isfinite(effect.low):
         return None
-    if it.it.method == "ranks":
+    if it.method == "ranks":
         return statistics.shift(before.values, after.values, verdict.ALPHA)
     middle = median(before.values)
     return Interval(*(middle * math.expm1(log) for log in effect))

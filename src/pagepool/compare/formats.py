@@ -17,10 +17,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from pagepool.compare import decisions
-from pagepool.compare.report import Cell, Comparison, Metric, Pair, Report, Row, Side
+from pagepool.compare.report import Against, Cell, Comparison, Metric, Pair, Report, Row, Side
 from pagepool.compare.statistics import Interval
 from pagepool.compare.verdict import Verdict, percent
 from pagepool.results.lines import clean
+from pagepool.results.words import count
 
 Format: TypeAlias = Literal["table", "org", "markdown", "csv", "json"]
 FORMATS: tuple[Format, ...] = ("table", "org", "markdown", "csv", "json")
@@ -103,8 +104,7 @@ def reason(it: Verdict) -> str:
     parts = [it.why] if it.why else []
     if it.kind == "inconclusive":
         if it.more_runs is not None:
-            runs = "1 more run" if it.more_runs == 1 else f"{it.more_runs} more runs"
-            parts.append(f"{runs} a side would decide")
+            parts.append(f"{count(it.more_runs, 'more run')} a side would decide")
         elif not it.why:
             parts.append("no number of runs within reason would decide")
     return f"{it.kind}: {'; '.join(parts)}" if parts else ""
@@ -116,7 +116,7 @@ def summary(report: Report) -> str:
         return ""
     behind = {"previous": " against the one before", "first": " against the first"}
     rows = " and ".join(
-        ("1 row" if n == 1 else f"{n} rows") + (behind[against] if report.series else "")
+        count(n, "row") + (behind[against] if report.series else "")
         for against, n in report.judged.items()
         if n
     )
@@ -142,7 +142,7 @@ def notes_below(report: Report) -> Iterator[str]:
 
 def side_text(side: Side) -> str:
     """One build in a line: label, file, number of runs, kernel."""
-    runs = "1 run" if side.runs == 1 else f"{side.runs} runs"
+    runs = count(side.runs, "run")
     release = _release(side.kernel) if side.kernel else ""
     kernel = f", kernel {release}" if release and not side.label.startswith(release) else ""
     return f"{side.label} ({side.file}), {runs}{kernel}"
@@ -247,27 +247,28 @@ def interval(it: Interval | None, unit: str = "%") -> str:
 
 def moves(report: Report) -> list[str]:
     """What moved at which build: a sentence for each test that did, or is unstable."""
+    steps: dict[str, list[tuple[Side, Verdict]]] = {}
+    for comparison in report.comparisons:
+        for row in comparison.rows:
+            if row.is_control:
+                continue
+            of_test = steps.setdefault(row.name, [])
+            if comparison.against == "previous" and row.verdict:
+                of_test.append((comparison.after, row.verdict))
     texts = []
-    for name in _tests(report):
-        steps = [
-            (comparison, row.verdict)
-            for comparison in report.comparisons
-            if comparison.against == "previous"
-            for row in comparison.rows
-            if row.name == name and row.verdict
-        ]
+    for name, of_test in steps.items():
         moved = [
-            f"{it.kind} at {comparison.after.name}{by(it)}"
-            for comparison, it in steps
+            f"{it.kind} at {side.name}{by(it)}"
+            for side, it in of_test
             if it.kind in ("slower", "faster")
         ]
-        unstable = [it for _, it in steps if it.kind == "unstable"]
         if moved:
-            texts.append(f"{name}: {', '.join(moved)}")
-        elif unstable and len(unstable) == len(steps):
-            texts.append(f"{name}: unstable, {unstable[0].why}; no verdict for any build")
+            text = ", ".join(moved)
+        elif of_test and all(it.kind == "unstable" for _, it in of_test):
+            text = f"unstable, {of_test[0][1].why}; no verdict for any build"
         else:
-            texts.append(f"{name}: no move")
+            text = "no move"
+        texts.append(f"{name}: {text}")
     return texts
 
 
@@ -278,21 +279,10 @@ def by(it: Verdict) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _tests(report: Report) -> list[str]:
-    return list(
-        dict.fromkeys(
-            row.name
-            for comparison in report.comparisons
-            for row in comparison.rows
-            if not row.is_control
-        )
-    )
-
-
 def series(report: Report) -> Grid:
     """A row for each test and build: its figure, against the build before, against the first."""
     metric: Metric = next(
-        (name for name in ("ns", "cycles") if name in report.metrics), "instructions"
+        (name for name in decisions.TIMES if name in report.metrics), "instructions"
     )
     columns = [
         Column("Test", "", False),
@@ -304,47 +294,43 @@ def series(report: Report) -> Grid:
         Column("Against the first", "95 % interval", False),
         Column("", "verdict", False),
     ]
+    cells: dict[str, dict[str, Cell]] = {}  # of a test and a build
+    said: dict[tuple[str, str, Against], Verdict | None] = {}
+    for comparison in report.comparisons:
+        for row in comparison.rows:
+            if row.is_control:
+                continue
+            of_test = cells.setdefault(row.name, {})
+            pair = row.metrics.get(metric)
+            for side, cell in (
+                (comparison.before, pair and pair.before),
+                (comparison.after, pair and pair.after),
+            ):
+                if cell:
+                    of_test.setdefault(side.name, cell)
+            said[row.name, comparison.after.name, comparison.against] = row.verdict
+            if comparison.before == report.sides[0]:
+                # The one before may be the first.
+                said[row.name, comparison.after.name, "first"] = row.verdict
     rows = []
-    for name in _tests(report):
+    for name, of_test in cells.items():
         shown = name
         for side in report.sides:
-            found = {
-                comparison.against: row
-                for comparison in report.comparisons
-                for row in comparison.rows
-                if comparison.after == side and row.name == name
-            }
-            cell = _cell_of(report, side, name, metric)
-            if cell is None:
+            if side.name not in of_test:
                 continue
-            before = found.get("previous")
-            first = found.get("first")
-            if side in report.sides[1:2]:
-                first = before  # The one before is the first.
+            cell = of_test[side.name]
             rows.append(
                 [
                     shown,
                     side.name,
                     str(cell.printed),
                     _spread(cell),
-                    *_said(before.verdict if before else None),
-                    *_said(first.verdict if first else None),
+                    *_said(said.get((name, side.name, "previous"))),
+                    *_said(said.get((name, side.name, "first"))),
                 ]
             )
             shown = ""
     return Grid(columns, rows, [], "")
-
-
-def _cell_of(report: Report, side: Side, name: str, metric: Metric) -> Cell | None:
-    for comparison in report.comparisons:
-        for row in comparison.rows:
-            pair = row.metrics.get(metric)
-            if row.name == name and pair is not None:
-                if comparison.after == side and pair.after:
-                    return pair.after
-                if comparison.before == side and pair.before:
-                    return pair.before
-    return None
 
 
 def _series_notes(report: Report, form: Format) -> list[str]:

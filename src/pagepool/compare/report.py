@@ -18,7 +18,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pagepool.compare import decisions, statistics
-from pagepool.compare.decisions import CLOCK_TOLERANCE
 from pagepool.compare.selection import Chosen
 from pagepool.compare.verdict import RANK_RUNS, Margin, Verdict
 from pagepool.results.errors import ResultsError
@@ -137,14 +136,20 @@ class Comparison(msgspec.Struct, frozen=True):
     warnings: tuple[Warn, ...] = ()
 
     @property
-    def has_spread(self) -> bool:
-        """Whether some test was run more than once."""
-        return any(
-            cell is not None and cell.n > 1
+    def runs(self) -> set[int]:
+        """How often tests were run, on either side."""
+        return {
+            cell.n
             for row in self.rows
             for pair in row.metrics.values()
             for cell in (pair.before, pair.after)
-        )
+            if cell is not None
+        }
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether some test was run more than once."""
+        return any(n > 1 for n in self.runs)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -493,7 +498,7 @@ def _pair_warnings(
         more = f" and {len(loops) - 3} more" if len(loops) > 3 else ""
         yield Warn("loops", f"unlike numbers of loops: {', '.join(loops[:3])}{more}")
     clocks = [_clock(group) for group in groups]
-    if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1) > CLOCK_TOLERANCE:
+    if clocks[0] and clocks[1] and not decisions.same_clock(*clocks):
         yield Warn(
             "clocks",
             f"the counters run at {hertz(clocks[0])} and {hertz(clocks[1])}: "
@@ -511,13 +516,7 @@ def _pair_warnings(
 
 def _with_one_run(comparison: Comparison) -> Comparison:
     """Says what a side with one run means, behind what the controls did."""
-    counts = {
-        cell.n
-        for row in comparison.rows
-        for pair in row.metrics.values()
-        for cell in (pair.before, pair.after)
-        if cell is not None
-    }
+    counts = comparison.runs
     if 1 not in counts:
         return comparison
     verdicts = [row.verdict for row in comparison.rows if row.verdict]

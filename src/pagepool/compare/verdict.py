@@ -9,7 +9,7 @@ run that was disturbed opens no gap. That all runs of a side were disturbed at o
 impossible, and bounds what few runs can say; see `disturbed`.
 
 Everything here is on logarithms of times, so a difference is a percentage; `judge` knows nothing
-of the other rows of a report, `decide` gets the p that is adjusted for them.
+of the other rows of a report, `decide_all` adjusts the p of all of them together.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import NormalDist, median
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from pagepool.compare import statistics
 from pagepool.compare.statistics import Interval
+from pagepool.results.words import count
 
 Kind: TypeAlias = Literal["faster", "slower", "same", "inconclusive", "unstable"]
 Method: TypeAlias = Literal["ranks", "pooled", "exact", "none"]
@@ -105,7 +106,33 @@ class Judgement(msgspec.Struct, frozen=True):
     effect: Interval | None
     p: float | None
     gap: float
-    sigma: float | None
+
+
+class Case(NamedTuple):
+    """A row of a report: what its runs say, and what bounds that.
+
+    margin: a logarithm, see `Margin.log`. controls: by how much a test that does not touch the
+    pool moved between these builds, a logarithm; a row that moved less did not move by itself.
+    """
+
+    it: Judgement
+    noise: Noise | None
+    margin: float
+    controls: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p that may raise a false alarm: what modes hide is never called."""
+        return None if hidden(self.it, self.noise) else self.it.p
+
+
+class Decision(NamedTuple):
+    """What is said of a case: how many more runs a side would decide, and its adjusted p."""
+
+    kind: Kind
+    why: str
+    more_runs: int | None
+    p_adjusted: float | None
 
 
 def noise(builds: Iterable[Sequence[float]]) -> Noise | None:
@@ -157,19 +184,19 @@ def _modes(values: Sequence[float]) -> float:
     return apart if apart > math.log(statistics.MODE_RATIO) else 0.0
 
 
-def disturbed(gap: float, sides: int, pooled: Noise) -> float:
-    """Chance that ``sides`` runs were disturbed alike, by ``gap`` at least, all of one side.
+def _share(pooled: Noise) -> float:
+    """Of so many runs one is disturbed; that none of the input was is no proof that none is."""
+    return max(DISTURBED, (pooled.outlying + 1) / (pooled.runs + 1))
 
-    That no run of the input was is no proof that none ever is.
-    """
-    share = max(DISTURBED, (pooled.outlying + 1) / (pooled.runs + 1))
-    return min(1.0, 2 * (share * math.exp(-gap / DISTURBANCE)) ** sides)
+
+def disturbed(gap: float, sides: int, pooled: Noise) -> float:
+    """Chance that ``sides`` runs were disturbed alike, by ``gap`` at least, all of one side."""
+    return min(1.0, 2 * (_share(pooled) * math.exp(-gap / DISTURBANCE)) ** sides)
 
 
 def _undisturbed(sides: int, pooled: Noise, rows: int) -> float:
     """The gap that so many runs do not open by being disturbed, with enough certainty."""
-    alone = disturbed(0.0, 1, pooled) / 2
-    return max(0.0, DISTURBANCE * math.log(alone / (ALPHA / rows / 2) ** (1 / sides)))
+    return max(0.0, DISTURBANCE * math.log(_share(pooled) / (ALPHA / rows / 2) ** (1 / sides)))
 
 
 def judge(before: Sequence[float], after: Sequence[float], pooled: Noise | None) -> Judgement:
@@ -178,37 +205,37 @@ def judge(before: Sequence[float], after: Sequence[float], pooled: Noise | None)
     other = [math.log(time) for time in after if time > 0]
     n, m = len(one), len(other)
     if not n or not m:
-        return Judgement("none", (n, m), None, None, 0.0, None)
+        return Judgement("none", (n, m), None, None, 0.0)
     gap = max(min(other) - max(one), min(one) - max(other), 0.0)
-    sigma = pooled.sigma if pooled else None
     if min(n, m) >= RANK_RUNS:
         p = statistics.rank_test(one, other)
-        return Judgement("ranks", (n, m), statistics.shift(one, other, ALPHA), p, gap, sigma)
+        return Judgement("ranks", (n, m), statistics.shift(one, other, ALPHA), p, gap)
     middle = median(other) - median(one)
     if pooled is None:
-        return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap, None)
+        return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap)
     error = pooled.sigma * math.sqrt(1 / n + 1 / m)
     half = statistics.t_quantile(ALPHA, pooled.df) * error
     p = max(statistics.t_tail(gap / error, pooled.df), disturbed(gap, min(n, m), pooled))
     effect = Interval(middle - half, middle, middle + half)
-    return Judgement("pooled", (n, m), effect, p, gap, sigma)
+    return Judgement("pooled", (n, m), effect, p, gap)
 
 
-def decide(
-    it: Judgement,
-    pooled: Noise | None,
-    *,
-    p_adjusted: float | None,
-    rows: int,
-    margin: float,
-    controls: float | None,
-) -> tuple[Kind, str, int | None]:
-    """Kind, why, and how many more runs would decide.
+def decide_all(cases: Sequence[Case]) -> tuple[list[Decision], int]:
+    """The decisions on all rows of a report, and how many p were adjusted together."""
+    ps = [case.p for case in cases]
+    known = [p for p in ps if p is not None]
+    adjusted = iter(statistics.holm(known))
+    decisions = []
+    for case, p in zip(cases, ps, strict=True):
+        p_adjusted = None if p is None else next(adjusted)
+        decided = decide(case, p_adjusted, max(len(known), 1))
+        decisions.append(Decision(*decided, p_adjusted))
+    return decisions, len(known)
 
-    margin: a logarithm, see `Margin.log`. controls: by how much a test that does not touch the
-    pool moved between these builds, a logarithm; a row that moved less did not move by itself.
-    rows: judged in the same report.
-    """
+
+def decide(case: Case, p_adjusted: float | None, rows: int) -> tuple[Kind, str, int | None]:
+    """One of ``rows`` rows, whose p is adjusted for all: kind, why, how many more runs decide."""
+    it, pooled, margin, controls = case
     if pooled and hidden(it, pooled):
         return "unstable", _apart(pooled), None
     if it.effect is None or it.p is None or p_adjusted is None:
@@ -231,7 +258,7 @@ def decide(
         and size > margin
         and not -margin <= it.effect.low <= margin
     ):
-        why = f"{min(it.runs)} run{'s' if min(it.runs) > 1 else ''} may all have been disturbed"
+        why = f"{count(min(it.runs), 'run')} may all have been disturbed"
     return "inconclusive", why, _more(it, pooled, margin, rows)
 
 
@@ -249,13 +276,13 @@ def hidden(it: Judgement, pooled: Noise | None) -> bool:
 
 def smallest(it: Judgement, pooled: Noise | None, rows: int) -> float | None:
     """Per cent: the change that so many runs find with a chance of `POWER`."""
-    if it.sigma is None or it.method == "none":
+    if pooled is None or it.method == "none":
         return None
     if it.method == "ranks" and statistics.least_p(*it.runs) > ALPHA / rows:
         return None
     n, m = it.runs
-    size = _reach(rows) * it.sigma * math.sqrt(1 / n + 1 / m)
-    if it.method == "pooled" and pooled:
+    size = _reach(rows) * pooled.sigma * math.sqrt(1 / n + 1 / m)
+    if it.method == "pooled":
         size = max(size, _undisturbed(min(n, m), pooled, rows))
     return percent(size)
 
@@ -273,17 +300,17 @@ def _reach(rows: int) -> float:
 def _more(it: Judgement, pooled: Noise | None, margin: float, rows: int) -> int | None:
     """How many more runs a side would decide, if the effect is what it seems to be."""
     assert it.effect is not None
-    if it.sigma is None:
+    if pooled is None:
         return None
     size = abs(it.effect.estimate)
     if size > margin:
         # Enough to find it.
-        needed = 2 * (_reach(rows) * it.sigma / size) ** 2
+        needed = 2 * (_reach(rows) * pooled.sigma / size) ** 2
     else:
         # Enough for an interval that lies within the margin.
         room = max(margin - size, margin / 10)
-        needed = 2 * (NormalDist().inv_cdf(1 - ALPHA / 2) * it.sigma / room) ** 2
-    if it.method == "pooled" and pooled and it.gap > margin:
+        needed = 2 * (NormalDist().inv_cdf(1 - ALPHA / 2) * pooled.sigma / room) ** 2
+    if it.method == "pooled" and it.gap > margin:
         for sides in range(min(it.runs) + 1, RANK_RUNS):
             if sides >= needed and disturbed(it.gap, sides, pooled) <= ALPHA / rows:
                 return sides - min(it.runs)
