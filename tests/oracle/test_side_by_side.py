@@ -8,6 +8,7 @@ others than the same each time: of each 1000 the seed is one more.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -69,15 +70,40 @@ def compare(sequences: int, *, seed: int | None, shrink: bool) -> tuple[int, Cou
     return Machine.sequences, Machine.met
 
 
-@pytest.mark.usefixtures("plain_pools", "reports")
-def test_engine_and_model_agree(capsys: pytest.CaptureFixture[str]) -> None:
+def alone(call: str) -> str:
+    """What a function of this module returns, as JSON, in a process of its own.
+
+    What hypothesis draws depends on the modules that are loaded: there it is always the same.
+    """
+    code = f"import json; import {__name__} as here; print(json.dumps(here.{call}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={key: value for key, value in os.environ.items() if key != "PAGEPOOL_CHECKED"},
+        cwd=Path(__file__).parents[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if SEQUENCES <= ROUND else None,
+        text=True,
+        timeout=600 if SEQUENCES <= ROUND else None,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def agree() -> tuple[int, dict[str, int]]:
+    """How many sequences ran, and what they met."""
     ran, met = 0, Counter[str]()
     for i, done in enumerate(range(0, SEQUENCES, ROUND)):
         seed = None if SEED is None and SEQUENCES <= ROUND else int(SEED or 0) + i
         more, also = compare(min(ROUND, SEQUENCES - done), seed=seed, shrink=True)
         ran, met = ran + more, met + also
         if SEQUENCES > ROUND:
-            print(f"seed {seed}: {more} sequences")
+            print(f"seed {seed}: {more} sequences", file=sys.stderr)
+    return ran, met
+
+
+def test_engine_and_model_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    ran, met = json.loads(alone("agree()"))
     with capsys.disabled():
         print(f" {ran} sequences of up to {CALLS} calls ", end="")
         if SEQUENCES > FEW:
@@ -267,15 +293,4 @@ def found(name: str, seed: int) -> bool:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """In a process of its own: what hypothesis draws depends on the modules that are loaded."""
-    code = f"from {__name__} import found; print(found({name!r}, {SOON.get(name, 1)}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={key: value for key, value in os.environ.items() if key != "PAGEPOOL_CHECKED"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert json.loads(alone(f"found({name!r}, {SOON.get(name, 1)})")) is True
