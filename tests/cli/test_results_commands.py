@@ -109,8 +109,8 @@ def test_show_standard_input() -> None:
 
 
 def test_show_a_file_without_results() -> None:
-    assert "page_bench01.txt: no results in 36 lines" in failed(
-        pagepool_command("show", "page_bench01.txt")
+    assert "stalled-pool.txt: no results in 27 lines" in failed(
+        pagepool_command("show", "stalled-pool.txt")
     )
 
 

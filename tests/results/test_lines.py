@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagepool.results.lines import Line, RawLine, peel, read_lines
+from pagepool.results.lines import Line, RawLine, Skipped, peel, read_blocks, read_lines
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,22 @@ def test_lines_are_those_of_the_stream_cut_at_the_limit(data: bytes, limit: int)
         text = line.removesuffix(b"\n")
         expected.append(RawLine(number, line[:limit], len(text) > limit))
     assert list(read_lines(io.BytesIO(data), limit)) == expected
+
+
+@given(st.lists(st.binary(max_size=60), max_size=30), st.integers(2, 40), st.booleans())
+def test_blocks_are_the_same_lines(parts: list[bytes], limit: int, dull: bool) -> None:
+    """Whatever is skipped, the numbers of the lines that are not, and all that is said of them."""
+    data = b"\n".join(parts)
+    every = list(read_lines(io.BytesIO(data), limit))
+    number = size = 0
+    for line in read_blocks(io.BytesIO(data), lambda block: dull and b"\1" not in block, limit):
+        if isinstance(line, Skipped):
+            assert dull
+            number, size = number + line.lines, size + line.size
+            tail = [it.data.removesuffix(b"\n") for it in every[number - len(line.tail) : number]]
+            assert [part[:limit] for part in line.tail] == tail
+        else:
+            assert line == every[number]
+            number, size = number + 1, size + len(line.data)
+    assert number == len(every)
+    assert size == len(data) or any(len(part) >= limit for part in parts)

@@ -161,23 +161,166 @@ def test_cross_cpu_comes_back_to_the_same_heading() -> None:
 
 
 def test_three_runs_and_nameless_figures() -> None:
+    """The sentences repeat the log in part; what they alone say is theirs."""
     results = load("three-runs-taskset.txt")
-    assert shape(results) == [("three-runs-taskset", [9, 9, 9])]
-    fast = [run.records[6] for run in results.builds[0].runs]
+    assert shape(results) == [
+        ("before", [1]),
+        ("after", [1, 1]),
+        ("a whole page for", [1, 1, 1]),
+        ("three-runs-taskset", [9, 9, 9]),
+    ]
+    said = [figures(build, run) for build in results.builds[:3] for run in range(len(build.runs))]
+    assert said == ["3/31.171", "2/27.484", "2/27.514", "7/71.179", "7/75.987", "7/75.795"]
+    fast = [run.records[6] for run in results.builds[3].runs]
     assert [str(record.ns_printed) for record in fast] == ["31.172", "31.171", "27.496"]
+    (copies,) = results.oddities
+    assert copies.code == "copy" and "3 records" in copies.text
 
 
 def test_lines_broken_by_hand_and_names_with_blanks() -> None:
-    assert figures(load("broken-by-hand.txt").builds[0]) == "223/62.096"
-    records = [record for build in load("no-step.txt").builds for record in build.records]
-    assert [record.step for record in records] == [None, None, 0, 0, None, None, 0]
-    assert records[0].name == "kmem fastpath reuse"
-    assert records[0].key == records[2].key
-    assert all(record.oddities == () for record in records)
+    assert figures(load("broken-by-hand.txt").builds[0]) == "223/None 223/62.096"
+    results = load("no-step.txt")
+    assert shape(results) == [
+        ("baseline: without patch", [4]),
+        ("baseline", [1]),
+        ("with patch", [2]),
+        ("On baseline kernel", [3]),
+    ]
+    before, slab, after, _ = results.builds
+    timed = [record for build in results.builds for record in build.records if record.printed_ns]
+    assert [record.step for record in timed] == [None, None, 0, 0, None, None, 0]
+    assert timed[0].name == "kmem fastpath reuse"
+    assert before.records[0].key == after.records[0].key
+    assert all(record.oddities == () for record in timed)
+    assert [(r.name, r.pps) for r in before.records[2:]] == [
+        ("packets tx", 1_165_928),
+        ("packets rx", 3_245_325),
+    ]
+    assert [(r.name, r.printed_cycles) for r in slab.records] == [("kmalloc(8)/kfree", 68)]
 
 
 def test_aligned_columns() -> None:
     assert figures(load("aligned-columns.txt").builds[0]) == "14/4.041 49/13.622 162/45.198"
+
+
+def test_page_bench04_has_its_names_in_headings() -> None:
+    results = load("page_bench04.txt")
+    assert shape(results) == [("page_bench04", [19]), ("quoted1", [19])]
+    own, quoted = (build.records for build in results.builds)
+    steps = [1, 2, 3, 4, 8, 16, 32, 64, 128]
+    names = ["time_bulk_page_alloc_free_list"] * 9 + ["time_bulk_page_alloc_free_array"] * 9
+    for records, first, last in (
+        (own, "199/55.472", "110/30.596"),
+        (quoted, "207/57.773", "94/26.170"),
+    ):
+        assert records[0].name == "single_page alloc+put"
+        assert [record.name for record in records[1:]] == names
+        assert [record.step for record in records[1:]] == steps * 2
+        both = [f"{r.printed_cycles}/{r.printed_ns}" for r in records]
+        assert (both[0], both[-1]) == (first, last)
+
+
+def test_packets_per_second_are_the_totals() -> None:
+    results = load("xdp-rxq-info.txt")
+    rates = [record for build in results.builds for record in build.records]
+    assert [(record.kind, record.name, record.pps) for record in rates] == [
+        ("rate", "XDP_DROP", 22_188_213),
+        ("rate", "XDP_DROP", 22_901_924),
+        ("rate", "XDP_DROP", 22_359_831),
+    ]
+    assert rates[0].ns == pytest.approx(45.0689, abs=1e-4)
+
+
+def test_a_table_with_tabs_and_a_cell_without_a_value() -> None:
+    results = load("stats-on-off.txt")
+    assert shape(results) == [("column 1", [6, 6, 10]), ("column 2", [6, 6, 10])]
+    on, off = results.builds
+    assert figures(on) == "75/32.856 75/32.894 107/46.651 14/6.386 41/17.998 107/47.040"
+    assert figures(off) == "74/32.305 74/32.343 107/46.710 13/5.829 39/17.390 107/46.830"
+    assert on.runs[0].settings == {"loops": "200000000"}
+    averages = [run.records[-1] for build in (on, off) for run in build.runs[1:]]
+    assert [(r.kind, r.printed_cycles, r.printed_ns, r.step) for r in averages] == [
+        ("sum", 3441, None, 4),
+        ("sum", 6741, None, 8),
+        ("sum", 3475, None, 4),
+        ("sum", 6799, None, 8),
+    ]
+    cpu = on.runs[2].records[8]
+    assert (cpu.kind, cpu.cpu, cpu.step, cpu.printed_ns) == ("cpu", 8, 8, "407.406")
+
+
+def test_figures_that_are_named_by_the_line_above() -> None:
+    results = load("prose-cross-cpu.txt")
+    assert shape(results) == [("quoted2", [7]), ("prose-cross-cpu", [3])]
+    quoted, own = results.builds
+    assert figures(quoted) == (
+        "15/4.437 48/13.439 256/71.169 110/30.709 989/274.861 2089/580.530 2339/649.984"
+    )
+    assert figures(own) == "462/128.502 1992/553.507 2323/645.389"
+    assert [record.name for record in quoted.records[:2]] == [
+        "Fast_path NAPI recycle (XDP_DROP use-case)",
+        "Recycle via ptr_ring",
+    ]
+    # The rerun is about the same tests.
+    assert [r.key for r in own.records] == [r.key for r in quoted.records[4:]]
+    assert [record.cpus for record in own.records] == [2, 3, 4]
+
+
+def test_a_list_of_figures() -> None:
+    (build,) = load("prose-memset.txt").builds
+    assert figures(build) == "37/10.463 37/10.468 31/8.803 41/11.552 35/9.893"
+    assert build.machine == {"cpu": "Intel(R) Xeon(R) CPU E5-1650 v4 @ 3.60GHz"}
+
+
+def test_a_table_with_a_head_over_two_columns_each() -> None:
+    results = load("grouped-table.txt")
+    assert shape(results) == [("Baseline", [6]), ("xarray", [6])]
+    assert figures(results.builds[0]).startswith("20/5.713 56/15.560 225/62.763 19/5.399")
+    assert figures(results.builds[1]) == (
+        "19/5.516 57/15.864 222/61.728 19/5.505 54/15.018 239/66.498"
+    )
+
+
+def test_tables_that_were_typed() -> None:
+    """An org table whose blanks a mailer ate, in a quote; and runs below each other."""
+    results = load("hand-tables.txt")
+    assert shape(results) == [
+        ("Before", [3]),
+        ("After", [3]),
+        ("Before this patchset", [3, 3, 3]),
+        ("With patch 1-4", [3, 3]),
+        ("With patch 1-5", [3, 3]),
+        ("With patch 1-8", [3, 3]),
+    ]
+    assert figures(results.builds[0]) == "19/5.399 54/15.090 238/66.134"
+    assert figures(results.builds[1]) == "24/6.928 79/21.976 299/83.298"
+    assert figures(results.builds[2], 2) == "None/14.236 None/60.583 None/164.355"
+    assert figures(results.builds[5], 1) == "None/16.128 None/55.904 None/202.711"
+    assert {record.name for record in results.builds[5].records} == {
+        record.name for record in results.builds[0].records
+    }
+
+
+def test_lines_of_other_modules() -> None:
+    (build,) = load("page_bench01.txt").builds
+    assert shape(load("page_bench01.txt")) == [("page_bench01", [10, 10])]
+    assert [r.printed_cycles for r in build.runs[0].records] == [
+        272, 395, 433, 503, 682, 910, 1384, 2335, 4108, 8398,
+    ]  # fmt: skip
+    assert build.runs[1].records[3].name == "alloc_pages order:3"
+    assert build.runs[1].records[3].counts == {"cycles per 4096B": 49}
+
+
+def test_a_table_that_agrees_with_its_log_is_a_copy_of_it(tmp_path: Path) -> None:
+    text = (DATA / "org-document.txt").read_text()
+    (copies,) = load("org-document.txt").oddities
+    assert copies.code == "copy" and copies.text.startswith("12 records are copies")
+    wrong = tmp_path / "wrong.org"
+    wrong.write_text(text.replace("|  15.090 | 21.976 |", "|  15.090 | 21.967 |"))
+    results = read(str(wrong))
+    assert shape(results) == shape(load("org-document.txt"))
+    (said,) = [oddity for oddity in results.oddities if oddity.code == "contradiction"]
+    assert "the table says 79/21.967, the record of line 83 79/21.976" in said.text
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ import io
 
 import pytest
 
+from pagepool.results import assembly
 from pagepool.results import text as text_module
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import read_lines
@@ -213,7 +214,7 @@ def test_what_memory_is_spent_on_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(results.builds[0].records) <= 6
     assert results.oddities[-1].code == "too-many"
     monkeypatch.undo()
-    monkeypatch.setattr(text_module, "MAX_ODDITIES", 5)
+    monkeypatch.setattr(assembly, "MAX_ODDITIES", 5)
     wrong = line().replace("count:100000000", "count:0")
     results = read(wrong * 20)
     assert len(results.oddities) == 6

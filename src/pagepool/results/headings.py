@@ -46,10 +46,30 @@ _INSERT = re.compile(
     r"(?:[^\s]*[$#] ?|[-*] |\[[^\]]*\][$#] ?)?(?:(?:sudo|taskset -c \S+|time) )*"
     r"(?:insmod|modprobe) [^|;&]*?\bbench_page_pool\w*(?:\.ko)?\b(.*)"
 )
-_PARAMETER = re.compile(r"(?<!\S)([a-z_]{1,32})=([\w.,*-]{1,64})(?!\S)")
+_PARAMETER = re.compile(r"(?<![^\s,])([a-z_]{1,32})=([\w.*-]{1,64}(?:,[\w.*-]{1,64})*)(?=[\s,]|$)")
 _FACT = re.compile(r"# ([A-Za-z][\w ./()-]{0,47}): (\S.*)")
 _RUN = re.compile(r"# run (\d{1,9})\b.*")
 _CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU): (\S.*)")
+
+
+_RULE = re.compile(r"([-=~^*_])\1{3,}(?:[+|:\s]*\1*)*")
+
+
+def is_rule(text: str) -> bool:
+    """Whether a line only underlines, or divides a table: ``-----``, ``=====+=====``."""
+    return _RULE.match(text) is not None and not text.strip("-=~^*_+|: ")
+
+
+def phrase(text: str) -> Heading | None:
+    """A heading that needs no colon, because it is underlined: ``with patch``."""
+    if len(text) > 100 or not (_BARE.fullmatch(text) or _PHRASE.fullmatch(text)):
+        return None
+    return heading(f"{text.rstrip(': ')}:")
+
+
+def parameters(text: str) -> dict[str, str]:
+    """Every ``name=value`` in a line."""
+    return dict(_PARAMETER.findall(text.rstrip(":")))
 
 
 def heading(text: str) -> Heading | None:
@@ -92,7 +112,7 @@ def run_start(text: str) -> dict[str, str] | None:
     if _LOADED.fullmatch(text) or _RUN.fullmatch(text):
         return {}
     if match := _INSERT.fullmatch(text):
-        return dict(_PARAMETER.findall(match.group(1)))
+        return parameters(match.group(1))
     return None
 
 

@@ -8,11 +8,15 @@ In front of a record stand, from the outside in: quote marks of mails (``> > ``)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
 #: Longest line that is kept. The longest record, quoted six deep, has some 400 bytes.
 MAX_LINE = 16 << 10
+#: What is looked at at once in a long log: less than the distance between its records.
+_BLOCK = 4 << 10
+#: Lines of a skipped block that are kept to look back at.
+_TAIL = 10
 
 _QUOTE = re.compile(r"(?:[ \t]{0,3}>)+")
 _BAR = re.compile(r"[ \t]{0,3}\|(?=[ \t]|$)")
@@ -57,21 +61,67 @@ class RawLine(NamedTuple):
     cut: bool
 
 
+class Skipped(NamedTuple):
+    """Lines that concern nobody: how many, their bytes, and the last of them as they are."""
+
+    lines: int
+    size: int
+    tail: list[bytes]
+
+
 def read_lines(stream: IO[bytes], limit: int = MAX_LINE) -> Iterator[RawLine]:
     """Lines of a binary stream, never holding more than ``limit`` bytes of one.
 
-    The rest of a longer line is skipped, and the line says so. Raises ``OSError``.
+    The rest of a longer line is read and thrown away; the line says so by ``cut``.
     """
     number = 0
     readline = stream.readline
     while data := readline(limit):
         number += 1
-        cut = False
-        if data[-1:] != b"\n" and len(data) == limit:
-            while (rest := readline(limit)) and rest[-1:] != b"\n":
-                cut = True
-            cut = cut or len(rest) > 1
-        yield RawLine(number, data, cut)
+        yield RawLine(number, data, _rest(stream, data, limit))
+
+
+def read_blocks(
+    stream: IO[bytes], is_dull: Callable[[bytes], bool], limit: int = MAX_LINE
+) -> Iterator[RawLine | Skipped]:
+    """The same, but lines of a long log that concern nobody come by the block.
+
+    ``is_dull`` says of some whole lines that not one of them matters.
+    """
+    number = 0
+    while block := stream.read(_BLOCK):
+        if block[-1:] != b"\n":
+            last = stream.readline(limit)
+            block += last
+            cut = _rest(stream, last, limit)
+        else:
+            cut = False
+        if not cut and is_dull(block):
+            lines = block.count(b"\n") + (block[-1:] != b"\n")
+            number += lines
+            yield Skipped(
+                lines, len(block), block.removesuffix(b"\n").rsplit(b"\n", _TAIL)[-_TAIL:]
+            )
+            continue
+        lines_of_it = block.split(b"\n")
+        end = lines_of_it.pop()
+        for data in lines_of_it:
+            number += 1
+            yield RawLine(number, (data + b"\n")[:limit], len(data) > limit)
+        if end:
+            number += 1
+            yield RawLine(number, end[:limit], cut or len(end) > limit)
+
+
+def _rest(stream: IO[bytes], data: bytes, limit: int) -> bool:
+    """Throw away what is left of a line that reached the limit; whether there was anything."""
+    cut = False
+    if data[-1:] != b"\n" and len(data) == limit:
+        rest = b""
+        while (rest := stream.readline(limit)) and rest[-1:] != b"\n":
+            cut = True
+        cut = cut or len(rest) > 1
+    return cut
 
 
 def peel(raw: str) -> Line:

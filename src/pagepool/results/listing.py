@@ -83,6 +83,10 @@ def _figures(record: Record | None) -> str:
     ns = "-" if record.ns_printed is None else record.ns_printed
     mark = "!" if record.oddities else ""
     text = f"{cycles}/{ns}{mark}"
+    if record.pps is not None:
+        text = f"{record.pps:,} pps{mark}"
+    elif record.events is not None:
+        text = f"{record.events:,}{mark}"
     if (instructions := record.instructions_per_elem) is not None:
         text += f" ({instructions:.1f} instr)"
     return f"  {text:>{_CELL - 2}}"

@@ -14,8 +14,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 #: ``elem``: an ordinary test line; ``cpu``: the share of one CPU in a test on several;
-#: ``sum``: the average over these CPUs.
-Kind: TypeAlias = Literal["elem", "cpu", "sum"]
+#: ``sum``: the average over these CPUs; ``rate``: packets per second; ``event``: a counter.
+Kind: TypeAlias = Literal["elem", "cpu", "sum", "rate", "event"]
 
 #: ``note``: worth knowing; ``warning``: a figure may mislead; ``error``: something was not read.
 Severity: TypeAlias = Literal["note", "warning", "error"]
@@ -74,13 +74,17 @@ class Oddity(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of time_bench.
+    """One line of time_bench, or another figure that stands for one.
 
     ``printed_cycles`` and ``printed_ns`` are what the line says; ``time_interval_ns``,
     ``invoke_count`` and ``tsc_interval`` are what it was computed from, or ``None`` where a
     mail left them out. ``instructions`` counts the whole interval. ``uptime`` is the log's
     time stamp in seconds. ``cpus`` is the number of CPUs in a ``sum`` line. ``counts`` is what
     else was counted while it was measured: how often a queue was full, for one.
+
+    ``pps`` is a rate in packets per second, the mean of ``counts["samples"]`` where a program
+    prints one a second; its ``ns`` are those of one packet. ``events`` is a counter (of perf
+    stat), or how often it counts in a second (ethtool_stats): it has no time, and is listed only.
     """
 
     name: Text
@@ -94,6 +98,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     invoke_count: Count | None = None
     tsc_interval: Count | None = None
     instructions: Count | None = None
+    pps: Count | None = None
+    events: Count | None = None
     counts: dict[Text, Count] = {}
     uptime: float | None = None
     source: Source | None = None
@@ -114,6 +120,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Nanoseconds per element, from the interval; as printed where there is none."""
         if self.invoke_count and self.time_interval_ns is not None:
             return self.time_interval_ns / self.invoke_count
+        if self.pps:
+            return 1e9 / self.pps
         printed = self.ns_printed
         return None if printed is None else float(printed)
 
@@ -143,7 +151,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.printed_ns is None:
             if self.invoke_count and self.time_interval_ns is not None:
                 return _cut(self.time_interval_ns, self.invoke_count)
-            return None
+            return _cut(10**9, self.pps) if self.pps else None
         whole, _, fraction = self.printed_ns.partition(".")
         if len(fraction) > 3:
             if self.invoke_count and self.time_interval_ns is not None:

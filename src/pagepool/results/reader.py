@@ -14,10 +14,10 @@ import msgspec
 
 from pagepool.results import jsonio
 from pagepool.results.errors import ResultsError
-from pagepool.results.lines import clean, read_lines
+from pagepool.results.lines import clean, read_blocks
 from pagepool.results.model import Build, Input, Oddity, Record, ResultSet, Run
 from pagepool.results.packed import unpack
-from pagepool.results.text import TextReader
+from pagepool.results.text import TextReader, is_dull
 from pagepool.results.time_bench import judge
 
 _PEEK = 4096
@@ -79,7 +79,7 @@ def _read_plain(head: bytes, whole: _Rejoined, name: str) -> ResultSet:
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return _read_json(whole, name)
     with io.BufferedReader(whole, 1 << 20) as buffered:
-        return TextReader(name).read(read_lines(buffered))
+        return TextReader(name).read(read_blocks(buffered, is_dull))
 
 
 def read_all(paths: list[str]) -> tuple[list[tuple[str, ResultSet]], list[ResultsError]]:

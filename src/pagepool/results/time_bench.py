@@ -242,7 +242,12 @@ def judge(record: Record, seconds: str | None = None) -> list[tuple[str, str]]:
     if interval == 0:
         odd.append(("zero-time", f"{name}: a time interval of 0 measures nothing; not used"))
     has_interval = bool(count) and interval is not None
-    if record.printed_ns is None and record.printed_cycles is None and not has_interval:
+    has_other = bool(record.pps) or record.events is not None
+    if (
+        record.printed_ns is None
+        and record.printed_cycles is None
+        and not (has_interval or has_other)
+    ):
         odd.append(("no-figure", f"{name}: a record without a figure; not used"))
     if record.printed_ns is not None and len(record.printed_ns.partition(".")[2]) > 3:
         odd.append(
