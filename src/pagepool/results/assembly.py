@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pagepool.results import copies, headings
 from pagepool.results.model import (
@@ -42,6 +43,10 @@ _VOLATILE = frozenset({"date", "time", "started", "finished", "load", "uptime", 
 _SETTINGS = frozenset(
     {"loops", "suite", "command", "tests", "runs", "cpus", "returning_cpus", "producers"}
 )
+
+
+#: A line of a file.
+_Where: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +133,8 @@ class Assembly:
         self._builds: list[_Build] = []
         self._streams: dict[int, Stream] = {}
         self._more_oddities = 0
-        self._seen: dict[tuple[Key, int, int, int | None], tuple[str, int]] = {}
-        self._copies: list[tuple[str, int, int]] = []
+        self._seen: dict[tuple[Key, int, int, int | None], _Where] = {}
+        self._copies: list[tuple[_Where, _Where]] = []
 
     def stream(self, depth: int) -> Stream:
         """What is known at one quote depth of the present text."""
@@ -297,7 +302,7 @@ class Assembly:
         first = self._seen.setdefault(identity, here)
         if first == here:
             return False
-        self._copies.append((*here, first[1]))
+        self._copies.append((here, first))
         return True
 
     # The end
@@ -318,9 +323,10 @@ class Assembly:
         self._leave()
         self._drop_copies()
         if self._copies:
-            (file, first, original), number = self._copies[0], len(self._copies)
+            ((file, first), (where, original)), number = self._copies[0], len(self._copies)
             records = "1 record is a copy" if number == 1 else f"{number} records are copies"
-            text = f"{records} of what was read before (line {original} on); counted once"
+            other = f"line {original} on" if where == file else f"{where}:{original} on"
+            text = f"{records} of other records ({other}); counted once"
             self.oddities.append(Oddity(file, first, text, "note", "copy"))
         order = {file: at for at, file in enumerate(dict.fromkeys(o.file for o in self.oddities))}
         self.oddities.sort(key=lambda oddity: (order[oddity.file], oddity.line))
@@ -345,12 +351,12 @@ class Assembly:
         ]
         for copy in copies.find(places):
             build, run = every[copy.run]
-            original = every[copy.of][1]
+            source, original = every[copy.of]
             build.runs.remove(run)
             self.number_of_records -= len(run.records)
             for record in run.records:
-                line = record.source.line if record.source else 0
-                self._copies.append((build.context.file, line, original.line))
+                here = (build.context.file, record.source.line if record.source else 0)
+                self._copies.append((here, (source.context.file, original.line)))
             for said, read in copy.differing:
                 text = (
                     f"{said.name}: the table says {_both(said)}, the record of line "
@@ -360,7 +366,8 @@ class Assembly:
                 self.oddities.append(
                     Oddity(build.context.file, line, text, "warning", "contradiction")
                 )
-        self._copies.sort(key=lambda copy: copy[1])
+        order = {build.context.file: at for at, (build, _) in enumerate(reversed(every))}
+        self._copies.sort(key=lambda copy: (-order.get(copy[0][0], 0), copy[0][1]))
         self._builds = [build for build in self._builds if build.runs]
 
     def _result(self) -> tuple[Build, ...]:

@@ -7,6 +7,8 @@ import io
 import os
 import stat
 import sys
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -14,11 +16,13 @@ import msgspec
 
 from pagepool.results import jsonio
 from pagepool.results.errors import ResultsError
-from pagepool.results.lines import clean, read_blocks
+from pagepool.results.lines import RawLine, clean, read_blocks, read_lines
+from pagepool.results.mails import Mails, is_mail, is_quoted_printable, quoted_printable
 from pagepool.results.model import Build, Input, Oddity, Record, ResultSet, Run
 from pagepool.results.packed import unpack
-from pagepool.results.text import TextReader, is_dull
+from pagepool.results.text import Mark, TextReader, is_dull, stem_of
 from pagepool.results.time_bench import judge
+from pagepool.results.words import count
 
 _PEEK = 4096
 
@@ -76,10 +80,74 @@ def _read_plain(head: bytes, whole: _Rejoined, name: str) -> ResultSet:
     for magic, what, hint in _MAGIC:
         if head.startswith(magic):
             raise ResultsError(name, what, hint)
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
+    if _is_json(head):
         return _read_json(whole, name)
     with io.BufferedReader(whole, 1 << 20) as buffered:
+        if is_mail(head):
+            return _read_mails(buffered, name)
+        if is_quoted_printable(head):
+            return TextReader(name).read(quoted_printable(read_lines(buffered)))
         return TextReader(name).read(read_blocks(buffered, is_dull))
+
+
+def _read_mails(stream: IO[bytes], name: str) -> ResultSet:
+    """A mail or an archive of them, and the files in them."""
+    documents: list[ResultSet] = []
+    oddities: list[Oddity] = []
+    lines = size = 0
+
+    def counted() -> Iterator[RawLine]:
+        nonlocal lines, size
+        for line in read_lines(stream):
+            lines, size = line.number, size + len(line.data)
+            yield line
+
+    def texts() -> Iterator[RawLine | Mark]:
+        mails = Mails(name, stem_of(name))
+        yield from mails.lines(counted())
+        left_out = mails.left_out
+        attachments = deque(mails.attachments)
+        while attachments:
+            it = attachments.popleft()
+            head = it.data[:_PEEK]
+            unpacked = unpack(head, io.BytesIO(it.data))
+            inner: IO[bytes] = io.BytesIO(it.data)
+            if unpacked is not None:
+                inner = io.BufferedReader(unpacked, 1 << 20)
+            if unpacked is None and _is_json(head):
+                try:
+                    documents.append(_read_json(inner, it.where))
+                except ResultsError as error:
+                    oddities.append(Oddity(it.where, 0, str(error), "note", "attachment"))
+                continue
+            if is_mail(head):
+                mails = Mails(it.where, stem_of(it.name))
+                yield from mails.lines(read_lines(inner))
+                attachments.extend(mails.attachments)
+                left_out += mails.left_out
+                continue
+            yield Mark(it.where, stem_of(it.name))
+            yield from read_lines(inner)
+            if unpacked is not None and unpacked.broken:
+                oddities.append(Oddity(it.where, 0, unpacked.broken, "error", "packed"))
+        if left_out:
+            text = f"{count(left_out, 'attachment')} too big, or too many: not read"
+            oddities.append(Oddity(name, 0, text, "warning", "attachment"))
+
+    try:
+        results = TextReader(name).read(texts())
+    except ResultsError:
+        if not documents:
+            raise
+        results = ResultSet()
+    results = msgspec.structs.replace(results, sources=(Input(name, "text", lines, size),))
+    for document in documents:
+        results = results.merge(document)
+    return msgspec.structs.replace(results, oddities=results.oddities + tuple(oddities))
+
+
+def _is_json(head: bytes) -> bool:
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
 def read_all(paths: list[str]) -> tuple[list[tuple[str, ResultSet]], list[ResultsError]]:
@@ -111,8 +179,9 @@ class _Rejoined(io.RawIOBase):
         return len(data)
 
 
-def _read_json(stream: _Rejoined, name: str) -> ResultSet:
-    data = io.BufferedReader(stream).read(jsonio.MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
+def _read_json(stream: io.RawIOBase | IO[bytes], name: str) -> ResultSet:
+    whole = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+    data = whole.read(jsonio.MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
     if len(data) > jsonio.MAX_BYTES:
         raise ResultsError(name, f"JSON of more than {jsonio.MAX_BYTES >> 20} MiB", "split it")
     results = jsonio.loads(data, name)

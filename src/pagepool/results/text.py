@@ -56,14 +56,18 @@ class _Pending:
     last: int
 
 
+def stem_of(file: str) -> str:
+    """What the builds of a file are called that nobody has named."""
+    return "stdin" if file == "-" else PurePath(unpacked_name(file)).stem or file
+
+
 class TextReader:
     """Reads one text. Call `read` once."""
 
     def __init__(self, file: str) -> None:
         """``file``: the name to report, as the user gave it."""
         self._file = file
-        stem = "stdin" if file == "-" else PurePath(unpacked_name(file)).stem or file
-        self._context = Context(0, file, stem)
+        self._context = Context(0, file, stem_of(file))
         self._assembly = Assembly(self._context)
         self._pending: _Pending | None = None
         self._uptime_ahead: tuple[int, float] | None = None
@@ -72,7 +76,7 @@ class TextReader:
 
     def read(self, lines: Iterable[RawLine | Skipped | Mark]) -> ResultSet:
         """All lines. Raises `ResultsError` when there is nothing in them, ``OSError``."""
-        number = size = 0
+        number = lines_of_it = size = 0
         nul = full = False
         assembly, above = self._assembly, self._above
         for line in lines:
@@ -80,12 +84,14 @@ class TextReader:
                 self._flush()
                 above.extend(enumerate(line.tail, number + line.lines - len(line.tail) + 1))
                 number, size = number + line.lines, size + line.size
+                lines_of_it = number
                 continue
             if isinstance(line, Mark):
                 self._begin(line)
                 continue
             number, data, cut = line
-            size += len(data)
+            if self._context.file is self._file:
+                lines_of_it, size = number, size + len(data)
             if cut or b"\0" in data:
                 nul = nul or b"\0" in data
                 if cut and b"Type:" in data:
@@ -104,7 +110,7 @@ class TextReader:
         builds = assembly.finish()
         oddities = assembly.oddities
         if not builds:
-            if size == 0:
+            if size == 0 and not self._is_any:
                 raise ResultsError(self._file, "empty")
             if nul:
                 raise ResultsError(self._file, "binary data, no results", "give a log or a mail")
@@ -113,10 +119,10 @@ class TextReader:
                 raise ResultsError(f"{self._file}:{first.line}", f"no results; {first.text}")
             raise ResultsError(
                 self._file,
-                f"no results in {count(number, 'line')}",
+                f"no results in {count(lines_of_it, 'line')}",
                 "expected lines like 'time_bench: Type:NAME Per elem: ...'",
             )
-        return ResultSet(builds, tuple(oddities), (Input(self._file, "text", number, size),))
+        return ResultSet(builds, tuple(oddities), (Input(self._file, "text", lines_of_it, size),))
 
     def _begin(self, mark: Mark) -> None:
         self._end_of_text()
