@@ -17,6 +17,9 @@ from pagepool.results.model import Record
 _Figure: TypeAlias = tuple[str, str, int, str | None]
 #: Below this a figure (an empty loop) is the same in many runs.
 _TELLING_NS = 1.0
+#: Figures by which others are looked for, and how many runs are looked at for each.
+_RAREST = 3
+_MOST = 20
 
 
 class Place(NamedTuple):
@@ -44,49 +47,53 @@ class Copy(NamedTuple):
 
 def find(runs: list[Place]) -> list[Copy]:
     """The runs that repeat others, in order."""
+    figures = [[_figure(record) for record in run.records] for run in runs]
     where: dict[_Figure, list[int]] = {}
-    for index, run in enumerate(runs):
-        for record in run.records:
-            where.setdefault(_figure(record), []).append(index)
+    for index, of_run in enumerate(figures):
+        for figure in set(of_run):
+            where.setdefault(figure, []).append(index)
+    sets = [frozenset(of_run) for of_run in figures]
     copies: list[Copy] = []
     gone: set[int] = set()
     used: set[tuple[int, int, int, int]] = set()
     for index, run in enumerate(runs):
         if run.is_exact:
             continue
-        best = _best(index, runs, where, gone, used)
-        if best is None:
-            continue
-        gone.add(index)
-        used.add((best, run.context, run.depth, run.block))
-        copies.append(Copy(index, best, list(_differing(run.records, runs[best].records))))
+        wanted = len(run.records)
+        best: tuple[int, int] | None = None
+        for other in _candidates(index, sets[index], where):
+            shared = sum(figure in sets[other] for figure in figures[index])
+            if (
+                other not in gone
+                and (other, run.context, run.depth, run.block) not in used
+                and (shared == wanted or (run.is_said and shared >= 2 and 2 * shared > wanted))
+                and _may_repeat(run, index, runs[other], other, shared == wanted)
+            ):
+                best = max(best or (0, 0), (shared, -other))
+        if best is not None:
+            other = -best[1]
+            gone.add(index)
+            used.add((other, run.context, run.depth, run.block))
+            copies.append(Copy(index, other, list(_differing(run.records, runs[other].records))))
     return copies
 
 
-def _best(
-    index: int,
-    runs: list[Place],
-    where: dict[_Figure, list[int]],
-    gone: set[int],
-    used: set[tuple[int, int, int, int]],
-) -> int | None:
-    """The run that one repeats: that which has most of its figures, and enough of them."""
-    run = runs[index]
-    shared: dict[int, int] = {}
-    for record in run.records:
-        for other in set(where[_figure(record)]):
-            shared[other] = shared.get(other, 0) + 1
-    wanted = len(run.records)
-    found = [
-        (number, -other)
-        for other, number in shared.items()
-        if other != index
-        and other not in gone
-        and (other, run.context, run.depth, run.block) not in used
-        and _may_repeat(run, index, runs[other], other, number == wanted)
-        and (number == wanted or (run.is_said and number >= 2 and 2 * number > wanted))
-    ]
-    return -max(found)[1] if found else None
+def _candidates(
+    index: int, figures: frozenset[_Figure], where: dict[_Figure, list[int]]
+) -> Iterable[int]:
+    """The runs that share one of the rarest figures of a run; the empty loop's say little.
+
+    Of several because a table may contradict its log in one of them, and not very many, because
+    a long log may say the same thousands of times.
+    """
+    shared = [where[figure] for figure in figures if len(where[figure]) > 1]
+    shared.sort(key=len)
+    found: dict[int, None] = {}
+    for others in shared[:_RAREST]:
+        for other in others[:_MOST]:
+            if other != index:
+                found[other] = None
+    return found
 
 
 def _may_repeat(run: Place, at: int, other: Place, other_at: int, is_whole: bool) -> bool:

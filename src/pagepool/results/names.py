@@ -30,6 +30,7 @@ def full_name(name: str, glob: str = "") -> str:
     ``fast_path`` below ``(tasklet_*)`` is ``tasklet_page_pool01_fast_path``. A name that stands
     for nothing, or for several tests, stays what it is.
     """
+    name = name.removesuffix(" (control)")  # our own tables say so
     if glob:
         found = [test for test in SIMPLE if fnmatchcase(test, glob) and test.endswith(name)]
         if len(found) == 1:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from pagepool.results import headings, names
+from pagepool.results.lines import clean
 from pagepool.results.model import Record
 
 Unit: TypeAlias = Literal["cycles", "ns", "pps", "skip", ""]
@@ -149,7 +150,7 @@ def layout(raw: str, quoted: int) -> str:
     if quoted:
         marks = re.match(rf"(?:[ \t]{{0,3}}>){{1,{quoted}}} ?", raw)
         raw = raw[marks.end() :] if marks else raw
-    return raw.expandtabs(8).rstrip()
+    return clean(raw.expandtabs(8)).rstrip()
 
 
 # Cells

@@ -72,6 +72,7 @@ class TextReader:
         self._pending: _Pending | None = None
         self._uptime_ahead: tuple[int, float] | None = None
         self._above: deque[tuple[int, bytes]] = deque(maxlen=_LOOK_BACK)
+        self._peeled: dict[str, Line] = {}  # of some of these
         self._is_any = False
 
     def read(self, lines: Iterable[RawLine | Skipped | Mark]) -> ResultSet:
@@ -137,12 +138,13 @@ class TextReader:
         for stream in self._assembly.streams():
             self._measured(stream, stream.samples.end())
         self._above.clear()
+        self._peeled.clear()
         self._uptime_ahead = None
 
     # One line
 
     def _line(self, number: int, raw: str) -> None:
-        line = peel(raw)
+        line = self._peel(raw)
         pending = self._pending
         if pending is not None:
             if self._continues(pending, line):
@@ -316,7 +318,7 @@ class TextReader:
     def _texts_above(self, depth: int) -> Iterator[tuple[int, str]]:
         """The lines above at one quote depth, peeled, nearest first."""
         for number, data in reversed(self._above):
-            line = peel(data.decode("utf-8", "replace"))
+            line = self._peel(data.decode("utf-8", "replace"))
             if line.depth == depth:
                 yield number, line.text
 
@@ -324,8 +326,17 @@ class TextReader:
         """The same as they stand on the page."""
         for number, data in reversed(self._above):
             raw = data.decode("utf-8", "replace")
-            if peel(raw).depth == depth:
+            if self._peel(raw).depth == depth:
                 yield number, tables.layout(raw, depth)
+
+    def _peel(self, raw: str) -> Line:
+        """A line peeled; those above are looked at by many lines below them."""
+        line = self._peeled.get(raw)
+        if line is None:
+            if len(self._peeled) > 2 * _LOOK_BACK:
+                self._peeled.clear()
+            line = self._peeled[raw] = peel(raw)
+        return line
 
     def _parameters(self, depth: int) -> Machine:
         """``bench_page_pool_simple results, loops=200000000`` above a table."""
@@ -373,7 +384,7 @@ _WORDS = re.compile(b"|".join(_NEEDLES)).search
 #: What else matters in text that no kernel has printed: rates, rules, tables.
 _TYPED = re.compile(rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\|").search
 #: Two numbers at the end of a line: the row of a table.
-_ROW = re.compile(rb"(?:\d|-)\s?[a-zA-Z%]*\s+[\d.,]*(?:\d|-)\s?[a-zA-Z%]*\s*$").search
+_ROW = re.compile(rb"(?:\d|-)\s?[a-zA-Z%]*\s+[-+\d.,]*(?:\d|-)\s?[a-zA-Z%]*\s*$").search
 _COMMIT = re.compile(rb"[> |\t]*[0-9a-f]{10}").match
 _COMMIT_BEGINS = frozenset(bytes([char]) for char in b"> |\t0123456789abcdef")
 _HEADING_ENDS = frozenset({b":", b"e", b"E", b" ", b"\t", b"\r"})

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Shapes of results that are known from mails, one by one: what each gives.
+
+Those that whole files show are in test_real_logs.py. Figures here are of the real lines.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from pagepool.results.errors import ResultsError
+from pagepool.results.model import Record, ResultSet
+from pagepool.results.reader import read_stream
+
+
+def read(text: str) -> ResultSet:
+    return read_stream(io.BytesIO(text.encode()), "log.txt")
+
+
+def records(text: str) -> list[Record]:
+    return [record for build in read(text).builds for record in build.records]
+
+
+def figures(text: str) -> list[str]:
+    return [f"{r.name} {r.cycles_printed}/{r.ns_printed}" for r in records(text)]
+
+
+def labelled(text: str) -> dict[str, list[str]]:
+    return {
+        build.label: [f"{r.name} {r.cycles_printed}/{r.ns_printed}" for r in build.records]
+        for build in read(text).builds
+    }
+
+
+TAIL = (
+    "(step:0) - (measurement period time:0.031870585 sec time_interval:31870585)"
+    " - (invoke count:10000000 tsc_interval:86043192)"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Webmail, without trailing blanks.
+        "[ 15.1] time_bench: Type:tasklet_page_pool01_fast_path Per\n"
+        "elem: 8 cycles(tsc) 3.187 ns (step:0) - (measurement period\n"
+        "time:0.031870585 sec time_interval:31870585) - (invoke count:10000000\n"
+        "tsc_interval:86043192)\n",
+        # format=flowed, broken between a number and its unit, quoted.
+        "> > time_bench: Type:tasklet_page_pool01_fast_path Per elem: 8 cycles(tsc) 3.187 \n"
+        "> > ns (step:0) - (measurement period time:0.031870585 sec time_interval:31870585)\n"
+        "> > - (invoke count:10000000 tsc_interval:86043192)\n",
+        # Before `Type:`, with the stamp of dmesg -T.
+        "[Tue Jan  7 15:15:18 2025] time_bench:\n"
+        f"Type:tasklet_page_pool01_fast_path Per elem: 8 cycles(tsc) 3.187 ns {TAIL}\n",
+        # The in-tree module, indented in a quote.
+        "> 	bench_page_pool: Type:tasklet_page_pool01_fast_path Per elem: 8 cycles(tsc)"
+        f" 3.187 ns {TAIL}\n",
+        # By hand, after the step and without it.
+        "Type:tasklet_page_pool01_fast_path Per elem: 8 cycles(tsc) 3.187 ns\n"
+        " - (measurement period time:0.031870585 sec time_interval:31870585)\n"
+        "  - (invoke count:10000000 tsc_interval:86043192)\n",
+        # Without `Type:`.
+        f"tasklet_page_pool01_fast_path  Per elem: 8 cycles(tsc) 3.187 ns {TAIL}\n",
+        # journalctl.
+        f"Aug 31 19:19:07 host kernel: time_bench: Type:tasklet_page_pool01_fast_path Per elem: 8"
+        f" cycles(tsc) 3.187 ns {TAIL}\n",
+    ],
+)
+def test_one_record_in_every_wrap(text: str) -> None:
+    (record,) = records(text)
+    assert (record.name, record.printed_cycles, record.printed_ns) == (
+        "tasklet_page_pool01_fast_path",
+        8,
+        "3.187",
+    )
+    assert (record.time_interval_ns, record.invoke_count, record.tsc_interval) == (
+        31870585,
+        10**7,
+        86043192,
+    )
+    assert record.oddities == ()
+
+
+@pytest.mark.parametrize("between", ["\n", "> quoted\n", "[ 16.0] usb 1-1: new device\n", "text\n"])
+def test_parts_are_not_joined_across_something_else(between: str) -> None:
+    head = "[ 15.1] time_bench: Type:lock Per elem: 8 cycles(tsc) 3.187 ns (step:0) -\n"
+    tail = "(measurement period time:0.031870585 sec time_interval:31870585)\n"
+    (record,) = records(head + between + tail)
+    assert record.time_interval_ns is None
+
+
+def test_the_script_and_its_summary() -> None:
+    log = "".join(
+        f"[ 268960.{n}84603] bench_page_pool: Type:no-softirq-page_pool0{n} Per elem: {c} "
+        f"cycles(tsc) {ns} ns (step:0) - (measurement period time:0.{interval:09} sec "
+        f"time_interval:{interval}) - (invoke count:10000000 tsc_interval:{interval * 36 // 10})\n"
+        for n, c, ns, interval in (
+            (1, 23, "6.571", 65714567),
+            (2, 60, "16.862", 168621234),
+            (3, 265, "73.739", 737395678),
+        )
+    )
+    summary = (
+        "Fast path results:\nno-softirq-page_pool01 Per elem: 23 cycles(tsc) 6.571 ns\n\n"
+        "ptr_ring results:\nno-softirq-page_pool02 Per elem: 60 cycles(tsc) 16.862 ns\n\n"
+        "slow path results:\nno-softirq-page_pool03 Per elem: 265 cycles(tsc) 73.739 ns\n"
+    )
+    text = "rmmod: ERROR: Module bench_page_pool is not currently loaded\n" + log + summary
+    results = read(text)
+    assert [[len(run.records) for run in build.runs] for build in results.builds] == [[3]]
+    assert all(record.time_interval_ns for record in results.builds[0].records)
+    assert [oddity.code for oddity in results.oddities] == ["copy"]
+
+
+def test_cross_cpu_and_a_sum_without_its_word() -> None:
+    text = (
+        "Type:page_pool_cross_cpu CPU(0) 1795 cycles(tsc) 782.567 ns (step:2)\n"
+        "Sum Type:page_pool_cross_cpu Average: 1558 cycles(tsc) CPUs:3 step:2\n"
+        "\nafter:\nType:page_pool_cross_cpu Average: 2037 cycles(tsc) CPUs:3 step:2\n"
+    )
+    assert [(r.kind, r.cpu, r.cpus, r.step) for r in records(text)] == [
+        ("cpu", 0, None, 2),
+        ("sum", None, 3, 2),
+        ("sum", None, 3, 2),
+    ]
+
+
+def test_other_modules() -> None:
+    text = (
+        "[ 1315.759541] page_bench01: alloc_pages order:3(32768B/x8) 503 cycles per-4096B 62 "
+        "cycles\n"
+        " Parallel-CPUs:5 page order:0(4096B/x1) ave 417 cycles per-4096B 417 cycles\n"
+        "10000 times kmalloc(8) -> 99 cycles kfree -> 84 cycles\n"
+        "10000 times kmalloc(8)/kfree -> 118 cycles\n"
+        "kmem-bulk    Per elem: 64 cycles(tsc) 17.905 ns (step:16) - (measurement period "
+        "time:0.179051234 sec time_interval:179051234) - (invoke count:10000000 "
+        "tsc_interval:640000000)\n"
+    )
+    assert figures(text) == [
+        "alloc_pages order:3 503/None",
+        "page order:0 CPUs:5 417/None",
+        "kmalloc(8) 99/None",
+        "kfree(8) 84/None",
+        "kmalloc(8)/kfree 118/None",
+        "kmem-bulk 64/17.905",
+    ]
+    bulk = records(text)[-1]
+    assert (bulk.step, bulk.invoke_count) == (16, 10**7)
+    assert records(text)[0].counts == {"cycles per 4096B": 62}
+
+
+def test_a_table_of_blanks_after_quoting() -> None:
+    text = (
+        ">                                stats on              stats off\n"
+        ">                                cycles  nanosec       cycles  nanosec\n"
+        ">\n"
+        "> tasklet_page_pool01_fast_path   14      6.204           13      6.021\n"
+        "> page_pool_cross_cpu CPU(2)      1108    483.097         1079    470.573\n"
+        "> page_pool_cross_cpu average     1845    -               1779    -\n"
+    )
+    assert labelled(text) == {
+        "stats on": [
+            "tasklet_page_pool01_fast_path 14/6.204",
+            "page_pool_cross_cpu 1108/483.097",
+            "page_pool_cross_cpu 1845/None",
+        ],
+        "stats off": [
+            "tasklet_page_pool01_fast_path 13/6.021",
+            "page_pool_cross_cpu 1079/470.573",
+            "page_pool_cross_cpu 1779/None",
+        ],
+    }
+    assert [record.kind for record in records(text)[:3]] == ["elem", "cpu", "sum"]
+
+
+def test_a_markdown_table() -> None:
+    text = (
+        "| test | before (ns) | after (ns) | change |\n"
+        "|------|------------:|-----------:|-------:|\n"
+        "| `fast_path` | 5.399 | **6.928** | +28.3 % |\n"
+        "| `lock`      | 10.431 | 10.763 | +3.2 % |\n"
+    )
+    assert labelled(text) == {
+        "before": ["tasklet_page_pool01_fast_path None/5.399", "lock None/10.431"],
+        "after": ["tasklet_page_pool01_fast_path None/6.928", "lock None/10.763"],
+    }
+
+
+def test_kernels_below_each_other_and_rates_beside() -> None:
+    text = (
+        "kernel       XDP_DROP    XDP_TX\n"
+        "5.15         30Mpps      16.1Mpps\n"
+        "6.5          19.9Mpps    8.6Mpps\n"
+        "6.10-rc2     22.1Mpps    -\n"
+    )
+    found = {
+        build.label: [(r.kind, r.name, r.pps) for r in build.records] for build in read(text).builds
+    }
+    assert found == {
+        "5.15": [("rate", "XDP_DROP", 30_000_000), ("rate", "XDP_TX", 16_100_000)],
+        "6.5": [("rate", "XDP_DROP", 19_900_000), ("rate", "XDP_TX", 8_600_000)],
+        "6.10-rc2": [("rate", "XDP_DROP", 22_100_000)],
+    }
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        " drivers/net/a.c |  12 +-\n drivers/net/b.c | 122 ++++----\n 2 files changed\n",
+        "| name | count | size |\n|---+---+---|\n| a | 12 | 4096 |\n",
+        "total    used    free\n16000    8000    8000\n32000    1000   31000\n",
+        "cpu  1234 5678 9012\nintr 1 2 3 4 5 6\n",
+        "| +---+ |\n| 1 | 2 |\n",
+        "A: 12 ns\nB: 13 ns\n",
+    ],
+)
+def test_tables_of_other_things(table: str) -> None:
+    with pytest.raises(ResultsError, match="no results"):
+        read(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Running XDP on dev:eth0 (ifindex:2) action:XDP_TX options:swapmac\n"
+            "XDP stats       CPU     pps         issue-pps\n"
+            "XDP-RX CPU      0       1064694     0\n"
+            "XDP-RX CPU      total   1064694\n"
+            "\nRXQ stats       RXQ:CPU pps         issue-pps\n"
+            "rx_queue_index    0:0   1064682     0\n"
+            "rx_queue_index    0:sum 1064682\n\n"
+            "Running XDP on dev:eth0 (ifindex:2) action:XDP_TX options:swapmac\n"
+            "XDP stats       CPU     pps         issue-pps\n"
+            "XDP-RX CPU      total   1064696\n",
+            [("XDP_TX", 1064695, 2)],
+        ),
+        (
+            "Running XDP on dev:i40e2 (ifindex:6) action:XDP_DROP options:read\n"
+            "XDP-RX CPU      total   33,417,775\n",
+            [("XDP_DROP read", 33417775, 1)],
+        ),
+        (
+            "root@board:~# ./xdp-bench tx eno0\n"
+            "Hairpinning (XDP_TX) packets on eno0 (ifindex 3; driver x)\n"
+            "Summary                   396,868 rx/s                  0 err,drop/s\n"
+            "Summary                   396,024 rx/s                  0 err,drop/s\n",
+            [("XDP_TX", 396446, 2)],
+        ),
+        (
+            "xdp-bench drop eth0\n"
+            "Summary                   684,781 rx/s                  0 err/s\n"
+            "  receive total           684,781 pkt/s           684,781 drop/s      0 error/s\n"
+            "    cpu:0                 684,781 pkt/s           684,781 drop/s      0 error/s\n"
+            "Summary                   675,746 rx/s                  0 err/s\n\n"
+            "xdp-bench redirect eth0 eth0\n"
+            "eth0->eth0                311,210 rx/s   0 err,drop/s      311,208 xmit/s\n",
+            [("XDP_DROP", 680264, 2), ("XDP_REDIRECT", 311210, 1)],
+        ),
+        (
+            "XDP_DROP (samples/bpf/xdp1)\nproto 17:     865683 pkt/s\n\n"
+            "XDP_TX (samples/bpf/xdp2)\nproto 17:     253594 pkt/s\n",
+            [("XDP_DROP", 865683, 1), ("XDP_TX", 253594, 1)],
+        ),
+        (
+            " sock0@eth2:0 rxdrop xdp-drv\n"
+            "                   pps            pkts           1.00\n"
+            "rx                 862,258        4,514,166\n"
+            "tx                 0              0\n",
+            [("xdpsock rxdrop rx", 862258, 1)],
+        ),
+        ("./xdp_redirect_map eth0 eth1\nifindex 7:    8900610 pkt/s\n",
+         [("XDP_REDIRECT", 8900610, 1)]),
+        (
+            "n=8755  cur-pps:3871700 avg=3743490 max=3914720 min=3621229\n"
+            "n=8756  cur-pps:3871776 avg=3743497 max=3914720 min=3621229\n",
+            [("packets", 3743497, 8756)],
+        ),
+        (
+            "instant rx:0 tx:1165376 pps n:60 average: rx:0 tx:1165928 pps\n",
+            [("packets tx", 1165928, 60)],
+        ),
+        (
+            "Result: OK: 16853(c16853+d0) usec, 100000 (60byte,0frags)\n"
+            "  5933418pps 2848Mb/sec (2848040640bps) errors: 0\n",
+            [("pktgen", 5933418, 1)],
+        ),
+    ],
+)  # fmt: skip
+def test_packet_rates(text: str, expected: list[tuple[str, int, int]]) -> None:
+    found = [(r.name, r.pps, r.counts["samples"]) for r in records(text)]
+    assert found == expected
+    assert {r.kind for r in records(text)} == {"rate"}
+    assert records(text)[0].ns == pytest.approx(1e9 / expected[0][1])
+
+
+def test_other_text_between_samples_makes_another_measurement() -> None:
+    head = "Running XDP on dev:eth0 (ifindex:2) action:XDP_DROP options:no_touch\n"
+    total = "XDP-RX CPU      total   {}\n"
+    text = (
+        head + total.format(100) + "\n1 flow was slower, now 2 flows:\n" + head + total.format(300)
+    )
+    assert [record.pps for record in records(text)] == [100, 300]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Ethtool(mlx5p1  ) stat:      8987894 (      8,987,894) <= rx_cache_empty /sec\n"
+            "Ethtool(mlx5p1  ) stat:   16208223 (     16,208,223) <= rx1_cache_reuse /sec\n",
+            [("rx_cache_empty", 8987894), ("rx1_cache_reuse", 16208223)],
+        ),
+        (
+            "  3.780.344.586      cycles                    ( +-  0,00% )  (69,23%)\n"
+            "  3,967,401,581      instructions     #    1.05  insn per cycle   ( +-  0.02% )\n",
+            [("cycles", 3780344586), ("instructions", 3967401581)],
+        ),
+    ],
+)
+def test_counters_are_listed(text: str, expected: list[tuple[str, int]]) -> None:
+    assert [(r.name, r.events) for r in records(text)] == expected
+    assert {(r.kind, r.ns, r.cycles) for r in records(text)} == {("event", None, None)}
+
+
+def test_own_tables_are_read_back() -> None:
+    """What `compare` writes is what people paste into a mail."""
+    from pathlib import Path
+
+    from pagepool.compare import compare, formats
+
+    data = Path(__file__).parents[1] / "data"
+    report = compare(str(data / "x86-before.txt"), str(data / "x86-v7.txt"))
+    expected = {
+        str(pair.after.printed)
+        for row in report.comparisons[0].rows
+        if (pair := row.metrics["ns"]).after
+    }
+    for form in ("table", "org", "markdown"):
+        quoted = "".join(f"> {part}\n" for part in formats.render(report, form).splitlines())
+        for text in (formats.render(report, form), quoted):
+            results = read(text)
+            assert len(results.builds) == 2, (form, text)
+            found = {str(record.ns_printed) for record in results.builds[1].records}
+            assert expected <= found, form
