@@ -9,18 +9,17 @@ numbers in the file. Attachments are other files: they are kept, and read after 
 from __future__ import annotations
 
 import binascii
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
-from email import policy
-from email.errors import MessageError
-from email.message import EmailMessage
-from email.parser import BytesHeaderParser
-from html import unescape
 from pathlib import PurePath
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pagepool.results.lines import RawLine, Skipped, clean
 from pagepool.results.text import Mark
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 #: An attachment is held in memory, and unpacked from there.
 MAX_ATTACHMENT = 64 << 20
@@ -169,7 +168,7 @@ class Mails:
     def _end_header(self, number: int) -> Iterator[RawLine | Mark]:
         header = _parse(b"".join(line.data for line in self._header))
         if self._is_mail:
-            subject = _text_of(header, "subject")
+            subject = _subject(header)
             stem = self._stem if self._mails == 1 else f"{self._stem}-{self._mails}"
             yield Mark(self._file, stem, f"Subject: {subject}" if subject else None)
         kind = header.get_content_type()
@@ -186,7 +185,7 @@ class Mails:
             return
         self._decoder = self._decoder_of(header, main, sub, number)
 
-    def _decoder_of(self, header: EmailMessage, main: str, sub: str, number: int) -> _Decoder:
+    def _decoder_of(self, header: Message, main: str, sub: str, number: int) -> _Decoder:
         coding = str(header.get("content-transfer-encoding", "")).strip().lower()
         name = _file_name(header)
         is_file = bool(name) or header.get_content_disposition() == "attachment"
@@ -231,25 +230,32 @@ class _Multipart(NamedTuple):
     kind: str
 
 
-def _parse(data: bytes) -> EmailMessage:
-    """The header of a mail or a part; what it cannot read is text."""
+def _parse(data: bytes) -> Message:
+    """The header of a mail or a part; one that cannot be read is none."""
+    from email.message import Message  # only mails pay for it
+    from email.parser import BytesHeaderParser
+
+    header: Message = BytesHeaderParser().parsebytes(data)
     try:
-        header = BytesHeaderParser(policy=policy.default).parsebytes(data)
         header.get_content_type(), header.get_content_charset(), header.get_boundary()
-        _file_name(header), header.get_content_disposition(), _text_of(header, "subject")
-        header.get("content-transfer-encoding")
-    except (MessageError, ValueError, LookupError, AttributeError, IndexError, TypeError):
-        # Broken fields raise nearly anything in the library's parser of structured headers.
-        return EmailMessage()
-    assert isinstance(header, EmailMessage)
+        _file_name(header), header.get_content_disposition()
+    except (ValueError, LookupError, AttributeError, TypeError):
+        # Broken fields raise nearly anything in the library's parser of them.
+        return Message()
     return header
 
 
-def _text_of(header: EmailMessage, field: str) -> str:
-    return clean(" ".join(str(header.get(field, "")).split()))[:200]
+def _subject(header: Message) -> str:
+    from email.errors import HeaderParseError
+    from email.header import decode_header, make_header
+
+    text = str(header.get("subject", ""))
+    with contextlib.suppress(HeaderParseError, ValueError, LookupError):
+        text = str(make_header(decode_header(text)))  # else as it stands there
+    return clean(" ".join(text.split()))[:200]
 
 
-def _file_name(header: EmailMessage) -> str:
+def _file_name(header: Message) -> str:
     name = header.get_filename() or ""
     return clean(PurePath(name.replace("\\", "/")).name)[:100]
 
@@ -295,6 +301,8 @@ class _Html:
     """A page's text, tags taken off; what an archive's web page is."""
 
     def feed(self, line: RawLine) -> Iterator[RawLine]:
+        from html import unescape
+
         text = unescape(_TAG.sub(b"", line.data).decode("utf-8", "replace"))
         yield line._replace(data=text.encode("utf-8", "replace"))
 
