@@ -37,6 +37,9 @@ HEADING_REACH = 40
 #: some 0.1 %; the nominal speeds of two differ by a step of 100 MHz, 2.5 % and more.
 CLOCK_TOLERANCE = 0.02
 
+#: Of a section's title, where nothing else names a build.
+_MAX_HEADLINE = 40
+
 #: Facts that change from run to run without making another build of it.
 _VOLATILE = frozenset({"date", "time", "started", "finished", "load", "uptime", "run"})
 #: ``# key: value`` lines that say how it was run, not where: they go to the runs below them.
@@ -79,6 +82,7 @@ class _Build:
     kernel: headings.Kernel | None
     context: Context
     depth: int
+    section: int
     line: int
     clock: float | None = None
     machine: Machine = field(default_factory=dict)
@@ -91,6 +95,8 @@ class Stream:
 
     context: Context
     depth: int
+    section: int = 0
+    headline: str | None = None
     build: _Build | None = None
     run: _Run | None = None
     heading: headings.Heading | None = None
@@ -114,7 +120,7 @@ class Stream:
             self.beside, self.beside_of = {}, block
         stream = self.beside.get(heading.label)
         if stream is None:
-            stream = self.beside[heading.label] = Stream(self.context, self.depth)
+            stream = self.beside[heading.label] = Stream(self.context, self.depth, self.section)
             stream.heading = heading
             stream.settings = dict(self.settings)
             stream.new_run = True
@@ -169,6 +175,12 @@ class Assembly:
             stream.common[key] = value
         else:
             stream.facts[key] = value
+
+    def section(self, stream: Stream, title: str) -> None:
+        """Another section of a document: its builds are not those of the one before."""
+        stream.section += 1
+        stream.headline = title[:_MAX_HEADLINE].rstrip(": ")
+        stream.heading, stream.new_build = None, True
 
     def kernel(self, stream: Stream, kernel: headings.Kernel, stamped: bool, number: int) -> None:
         """A version line: of the build above it, when that has none yet, or of the next one.
@@ -251,6 +263,7 @@ class Assembly:
             build.machine.update(facts)
             return build
         label = heading.label if heading else stream.kernel.release if stream.kernel else None
+        label = label or stream.headline
         again = self._same_label(stream, label, facts, clock)
         if again is None:
             again = _Build(
@@ -259,6 +272,7 @@ class Assembly:
                 kernel=stream.kernel,
                 context=stream.context,
                 depth=stream.depth,
+                section=stream.section,
                 line=stream.heading_line if heading else line,
             )
             self._builds.append(again)
@@ -275,7 +289,8 @@ class Assembly:
         if label is None:
             return None
         for build in self._builds:
-            if (build.context, build.depth, build.label) != (stream.context, stream.depth, label):
+            here = (stream.context, stream.depth, stream.section, label)
+            if (build.context, build.depth, build.section, build.label) != here:
                 continue
             known, now = build.kernel, stream.kernel
             if known is not None and now is not None and known.release != now.release:

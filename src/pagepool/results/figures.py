@@ -50,6 +50,8 @@ _SLAB = re.compile(
     r"(?P<times>\d{1,12}) times (?P<alloc>[A-Za-z_]\w*)\((?P<size>\d+)\)(?P<both>/\w+)?\s*"
     r"-> (?P<cycles>\d{1,18}) cycles(?: (?P<free>[A-Za-z_]\w*) -> (?P<frees>\d{1,18}) cycles)?$"
 )
+_TYPE = re.compile(r"Type:(?P<name>[\w.+-]{1,80})$")
+_TAIL = re.compile(r"(?:- ?)?\((?:measurement|invoke)\b")
 _CPUS = re.compile(r"(\d{1,5}) (?:\w+ )?CPUs?\b")
 #: In a heading of page_bench04 the function is the name: ``LIST variant: time_bulk_...: step=``.
 _FUNCTION = re.compile(r"\btime_\w+")
@@ -139,8 +141,10 @@ def caption(above: Iterable[tuple[int, str]], figure: Wanting) -> Caption | None
             return Caption(
                 test, line, headings.heading(text) or headings.Heading(rest[:28].strip(), text)
             )
-        if headings.heading(text) is not None:
+        if headings.heading(text) is not None or _TAIL.match(text):
             continue
+        if match := _TYPE.match(text):
+            return Caption(match["name"], line)
         if function := _FUNCTION.search(text):
             return Caption(function.group(), line)
         name = text.lstrip("-* ").rstrip(": ")[:60].strip()

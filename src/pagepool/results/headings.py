@@ -29,9 +29,16 @@ class Kernel(NamedTuple):
 _MAX_LABEL = 28
 
 _HASH = re.compile(r"([0-9a-f]{10,40})(?: \([^)]*\))?(?:-{2,}|[ ]+|$)(.*)")
+#: What is compared, as people call it: at the begin or the end of a line that introduces figures,
+#: or before "this patchset". In the midst of a sentence it is about something else.
 _PHRASE = re.compile(
-    r"(?:.*\b)?(?P<word>before|after|baseline|control|unpatched|patched|vanilla"
-    r"|(?:with|without)\b.*\b(?:patch(?:es|set)?|series|commit|fix|changes?)\b)(?:\b.*)?",
+    r"(?:.*(?<![\w-]))?(?P<word>before|after|baseline|control|unpatched|patched|vanilla|clean"
+    r"|(?:with|without)\b.*\b(?:patch(?:es|set)?|series|commit|fix|changes?))(?![\w-])(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_ABOUT_IT = re.compile(
+    r"\W*(?:$|(?:this|the|these|my|your|any|all|applying|patch|series|commit|change|fix|kernel|v?\d)"
+    r"|[^\w\s-])",
     re.IGNORECASE,
 )
 _BARE = re.compile(r"test|base|new|old|original|baseline|control", re.IGNORECASE)
@@ -62,9 +69,21 @@ def is_rule(text: str) -> bool:
 
 def phrase(text: str) -> Heading | None:
     """A heading that needs no colon, because it is underlined: ``with patch``."""
-    if len(text) > 100 or not (_BARE.fullmatch(text) or _PHRASE.fullmatch(text)):
-        return None
     return heading(f"{text.rstrip(': ')}:")
+
+
+_HEADLINE = re.compile(r"(?:\*{1,6}|#{2,6}) (?P<text>\S.{0,200})")
+
+
+def headline(text: str) -> str | None:
+    """The headline of a section of an org document (``* AMD results``), or of markdown (``##``)."""
+    match = _HEADLINE.fullmatch(text)
+    return None if match is None else match["text"].strip()
+
+
+def is_org(text: str) -> bool:
+    """Whether a line says that it stands in an org document."""
+    return text[:2] == "#+" and text[2:8].lower() in ("title:", "option", "author", "startu")
 
 
 def parameters(text: str) -> dict[str, str]:
@@ -90,7 +109,14 @@ def heading(text: str) -> Heading | None:
         return None
     if _BARE.fullmatch(phrase):
         return Heading(phrase, text)
-    if match := _PHRASE.fullmatch(phrase):
+    match = _PHRASE.fullmatch(phrase)
+    if match is None:
+        return None
+    if (
+        len(phrase) <= _MAX_LABEL
+        or match.start("word") < 2
+        or _ABOUT_IT.match(match["rest"]) is not None
+    ):
         return Heading(phrase if len(phrase) <= _MAX_LABEL else match.group("word"), text)
     return None
 

@@ -212,7 +212,11 @@ def _aligned_cells(text: str) -> tuple[str, list[Cell | None]] | None:
 
 
 def _column(titles: Sequence[str], before: Column | None) -> Column:
-    """What a column is, of its titles from the top down; without a unit that of its neighbour."""
+    """What a column is, of its titles from the top down.
+
+    ``before``: its neighbour, if that has its unit from a title above several columns: `Cycles`
+    stands above the first of its columns only.
+    """
     unit: Unit = ""
     scale = 1
     label: list[str] = []
@@ -228,9 +232,21 @@ def _column(titles: Sequence[str], before: Column | None) -> Column:
     if names.is_test(text):
         return Column("", unit, scale, names.full_name(text))
     if not unit and before is not None:
-        # `Cycles` stands above the first of its columns only.
         unit, scale = before.unit, before.scale
     return Column(text, unit, scale)
+
+
+def _columns(titles: Sequence[Sequence[str]]) -> tuple[Column, ...]:
+    """All of them, each with its titles from the top down."""
+    columns: list[Column] = []
+    carried: Column | None = None
+    for one in titles:
+        column = _column(one, carried)
+        columns.append(column)
+        if column.unit != "skip" and _column(one, None).unit:
+            # A unit in the lowest row is that column's alone.
+            carried = column if not _column(one[-1:], None).unit else None
+    return tuple(columns)
 
 
 def _bar_head(
@@ -264,17 +280,6 @@ def _spread(
         middle = (start + end) // 2
         found.append(next((_plain(text) for a, b, text in row[1:] if a <= middle <= b), ""))
     return found
-
-
-def _columns(titles: Sequence[Sequence[str]]) -> tuple[Column, ...]:
-    columns: list[Column] = []
-    carried: Column | None = None
-    for one in titles:
-        column = _column(one, carried)
-        columns.append(column)
-        if column.unit != "skip":
-            carried = column
-    return tuple(columns)
 
 
 def _aligned_head(

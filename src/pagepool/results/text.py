@@ -74,6 +74,7 @@ class TextReader:
         self._above: deque[tuple[int, bytes]] = deque(maxlen=_LOOK_BACK)
         self._peeled: dict[str, Line] = {}  # of some of these
         self._is_any = False
+        self._is_org = False
 
     def read(self, lines: Iterable[RawLine | Skipped | Mark]) -> ResultSet:
         """All lines. Raises `ResultsError` when there is nothing in them, ``OSError``."""
@@ -130,7 +131,7 @@ class TextReader:
         self._context = Context(
             self._context.number + 1 if self._is_any else 0, mark.file, mark.stem, mark.heading
         )
-        self._is_any = True
+        self._is_any, self._is_org = True, False
         self._assembly.begin(self._context)
 
     def _end_of_text(self) -> None:
@@ -348,7 +349,12 @@ class TextReader:
     def _around(self, stream: Stream, line: Line, number: int) -> None:
         """A line that is no record: does it say where the next ones belong?"""
         text = line.text
-        if (parameters := headings.run_start(text)) is not None:
+        self._is_org = self._is_org or headings.is_org(text)
+        if text[:1] in "*#" and (title := headings.headline(text)) is not None:
+            # In a mail an asterisk is a bullet.
+            if self._is_org or text[0] == "#":
+                self._assembly.section(stream, title)
+        elif (parameters := headings.run_start(text)) is not None:
             stream.new_run = True
             stream.settings = {**stream.settings, **parameters}
         elif kernel := headings.kernel(text):
@@ -406,6 +412,7 @@ def _may_matter(data: bytes) -> bool:
         len(data) < 24
         or _WORDS(data) is not None
         or data[-1:] != b"\n"
+        or data[:1] == b"*"
         or (data[-2:-1] in _HEADING_ENDS and data.rstrip().endswith((b":", b"aseline", b"ASELINE")))
         or (data[:1] in _COMMIT_BEGINS and _COMMIT(data) is not None)
         or (_STAMPED(data) is None and (_TYPED(data) is not None or _ROW(data[-40:]) is not None))

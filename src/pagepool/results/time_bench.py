@@ -163,6 +163,8 @@ class RecordParser:
         if match := _NAME_END.fullmatch(word):
             self._begin_figures(match)
             return True
+        if word == "-":  # a list below the name: `Type:x` / ` - Per elem: ...`
+            return True
         self.name += f" {word}"
         self._words += 1
         return self._words <= _MAX_NAME_WORDS and len(self.name) <= _MAX_NAME
