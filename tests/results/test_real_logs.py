@@ -303,7 +303,7 @@ def test_tables_that_were_typed() -> None:
 
 def test_lines_of_other_modules() -> None:
     (build,) = load("page_bench01.txt").builds
-    assert shape(load("page_bench01.txt")) == [("page_bench01", [10, 10])]
+    assert shape(load("page_bench01.txt")) == [("Results kernel 4.6.0-rc1", [10, 10])]
     assert [r.printed_cycles for r in build.runs[0].records] == [
         272, 395, 433, 503, 682, 910, 1384, 2335, 4108, 8398,
     ]  # fmt: skip

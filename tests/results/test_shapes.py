@@ -176,6 +176,78 @@ def test_a_table_of_blanks_after_quoting() -> None:
     assert [record.kind for record in records(text)[:3]] == ["elem", "cpu", "sum"]
 
 
+def test_bulk_figures_with_dashes() -> None:
+    text = (
+        "Bulk- fallback                   - just-invoking-callbacks\n"
+        "  1 -  57 cycles(tsc) 14.500 ns  -  64 cycles(tsc) 16.121 ns\n"
+        " 16 -  45 cycles(tsc) 11.357 ns  -  45 cycles(tsc) 11.459 ns\n"
+    )
+    assert labelled(text) == {
+        "fallback": ["Bulk 57/14.500", "Bulk 45/11.357"],
+        "just-invoking-callbacks": ["Bulk 64/16.121", "Bulk 45/11.459"],
+    }
+    assert [record.step for record in records(text)] == [1, 16, 1, 16]
+    text = (
+        "> bulk -  prev-patch     -  this patch\n"
+        ">     1 -  49 cycles(tsc) - 48 cycles(tsc) - increase in cycles:-1\n"
+        ">     2 -  30 cycles(tsc) - 31 cycles(tsc) - increase in cycles:1\n"
+    )
+    assert labelled(text) == {
+        "prev-patch": ["bulk 49/None", "bulk 30/None"],
+        "this patch": ["bulk 48/None", "bulk 31/None"],
+    }
+
+
+def test_a_column_that_is_computed_is_none() -> None:
+    text = (
+        "| Intel CPU E5-1650 |        |         | GHz derived |\n"
+        "| micro-bench       | cycles | nanosec |   TSC clock |\n"
+        "|-------------------+--------+---------+-------------|\n"
+        "| function call     |      4 |   1.266 |   3.1595577 |\n"
+    )
+    assert figures(text) == ["function call 4/1.266"]
+
+
+def test_sections_of_a_document() -> None:
+    line = "time_bench: Type:lock Per elem: 5 cycles(tsc) {} ns (step:0)\n"
+    text = (
+        "#+Title: two machines\n* Intel\nBefore:\n" + line.format("2.000")
+        + "** AMD: raw data\n" + line.format("3.000") + "* again\nBefore:\n" + line.format("4.000")
+    )  # fmt: skip
+    assert labelled(text) == {
+        "Before": ["lock 5/2.000"],
+        "AMD: raw data": ["lock 5/3.000"],
+        "Before#2": ["lock 5/4.000"],
+    }
+    # In a mail an asterisk is a bullet.
+    assert len(read(text.partition("\n")[2]).builds) == 1
+
+
+def test_a_name_above_its_list() -> None:
+    text = (
+        "Type:time_bulk_page_alloc_free_array\n"
+        " -  Per elem: 106 cycles(tsc) 29.595 ns (step:64)\n"
+        " - (measurement period time:0.295955434 sec time_interval:295955434)\n"
+        " - (invoke count:10000000 tsc_interval:1065447105)\n\n"
+        "Before:\n - Per elem: 110 cycles(tsc) 30.633 ns (step:64)\n"
+    )
+    assert figures(text) == [
+        "time_bulk_page_alloc_free_array 106/29.595",
+        "time_bulk_page_alloc_free_array 110/30.633",
+    ]
+    assert records(text)[0].invoke_count == 10**7
+
+
+def test_two_headings_that_are_alike_in_one_word() -> None:
+    line = "time_bench: Type:lock Per elem: 8 cycles(tsc) {} ns (step:0)\n"
+    text = (
+        "# clean net-next\n" + line.format("2.993") + "\n# with patches\n" + line.format("3.679")
+        + "\n# with patches and with diff that disables static branching:\n"
+        + line.format("3.248")
+    )  # fmt: skip
+    assert [len(build.runs) for build in read(text).builds] == [1, 1, 1]
+
+
 def test_a_markdown_table() -> None:
     text = (
         "| test | before (ns) | after (ns) | change |\n"

@@ -292,6 +292,9 @@ class Assembly:
             here = (stream.context, stream.depth, stream.section, label)
             if (build.context, build.depth, build.section, build.label) != here:
                 continue
+            # `with patches` may be all that a label keeps of two long headings.
+            if stream.heading is not None and build.heading != stream.heading.text:
+                continue
             known, now = build.kernel, stream.kernel
             if known is not None and now is not None and known.release != now.release:
                 continue

@@ -17,7 +17,7 @@ from pagepool.results.model import Record
 _CYCLES = r"(?P<cycles>\d{1,18})\s+cycles\(tsc\)"
 _NS = r"(?P<ns>\d{1,18}\.\d{1,9})\s+ns"
 _STEP = r"(?:\s+\(step:(?P<step>\d{1,9})\))?"
-_BULLET = r"(?:[-*] )?"
+_BULLET = r"(?:[-*] {1,3})?"
 
 #: ``no-softirq-page_pool01 Per elem: 11 cycles(tsc) 4.337 ns``: the summary of the kernel's
 #: script, and how people copy single lines. One word of a name, nothing in front of it.

@@ -41,6 +41,12 @@ _ABOUT_IT = re.compile(
     r"|[^\w\s-])",
     re.IGNORECASE,
 )
+#: ``Output (from me):``, ``Results kernel 4.6.0-rc1 :``: whose figures follow.
+_RESULTS = re.compile(
+    r"(?:my |your |the )?(?:results?|output|numbers|figures)"
+    r"(?= \(|(?: from| for| of| on| kernel| with| without)\b).{3,50}?\s?:",
+    re.IGNORECASE,
+)
 _BARE = re.compile(r"test|base|new|old|original|baseline|control", re.IGNORECASE)
 
 _VERSION = re.compile(r"Linux version (\S+)(?: .*)?")
@@ -102,7 +108,7 @@ def heading(text: str) -> Heading | None:
     if text.startswith("# ") and ":" not in text:
         phrase = text[2:].strip()
     elif text.endswith(":"):
-        phrase = text[:-1].strip()
+        phrase = text[:-1].removeprefix("# ").strip()
     elif _BARE.fullmatch(text):
         phrase = text
     else:
@@ -111,7 +117,7 @@ def heading(text: str) -> Heading | None:
         return Heading(phrase, text)
     match = _PHRASE.fullmatch(phrase)
     if match is None:
-        return None
+        return Heading(phrase, text) if _RESULTS.fullmatch(text) else None
     if (
         len(phrase) <= _MAX_LABEL
         or match.start("word") < 2

@@ -43,6 +43,7 @@ _CELL = re.compile(
 )
 _SPACED = re.compile(r"\S+(?: \S+)*")
 _GLOB = re.compile(r"\(?([\w*-]*\*[\w*-]*)\)?")
+_DASHED = re.compile(r"(?P<cycles>\d{1,18})\s+cycles\(tsc\)(?:\s+(?P<ns>\d{1,18}\.\d{1,9})\s+ns)?")
 _ORDINAL = re.compile(r"(?:run ?|#)?\d{1,4}[.):]?", re.IGNORECASE)
 _VERSION = re.compile(r"[<>=~v]{0,3}\d{1,3}\.\d{1,3}[\w.+-]*:?")
 
@@ -92,6 +93,7 @@ class Table:
     _is_bar: bool = False
     _head: Head | None = None
     _rows: list[list[tuple[int, int, str]]] = field(default_factory=list)
+    _dashes: list[str] = field(default_factory=list)
 
     @property
     def labels(self) -> set[str]:
@@ -143,6 +145,29 @@ class Table:
             return None
         self._last = number
         return _entries(head, name, cells) or None
+
+    def dashed(
+        self, number: int, text: str, above: Callable[[], Sequence[tuple[int, str]]]
+    ) -> list[Entry] | None:
+        """``16 - 45 cycles(tsc) 11.357 ns - 47 cycles(tsc) 11.459 ns``: a step, a build each."""
+        step, figures = _dashed_cells(text)
+        if not figures:
+            return None
+        labels = self._dashes
+        if number - self._last > _REACH or len(labels) < len(figures) + 1:
+            for line, title in above():
+                labels = re.split(r"\s*-\s+", title.strip())
+                if title.strip() and not _dashed_cells(title)[1]:
+                    self.first = line
+                    break
+            if len(labels) < len(figures) + 1 or not labels[0]:
+                return None
+            self._dashes, self._head = labels, None
+        self._last = number
+        return [
+            Entry(label.strip(), Record(name=labels[0], step=step, printed_cycles=c, printed_ns=ns))
+            for label, (c, ns) in zip(labels[1:], figures, strict=False)
+        ]
 
 
 def layout(raw: str, quoted: int) -> str:
@@ -206,6 +231,15 @@ def _aligned_cells(text: str) -> tuple[str, list[Cell | None]] | None:
         return None
     cells.reverse()
     return " ".join(words), cells
+
+
+def _dashed_cells(text: str) -> tuple[int, list[tuple[int, str | None]]]:
+    """The step of such a row, and its figures; what is computed from them is left."""
+    step, *parts = re.split(r"\s+-\s+", text.strip())
+    if not parts or not step.isdecimal() or len(step) > 6:
+        return 0, []
+    matches = [_DASHED.fullmatch(part) for part in parts]
+    return int(step), [(int(match["cycles"]), match["ns"]) for match in matches if match]
 
 
 # Heads

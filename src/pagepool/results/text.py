@@ -283,8 +283,9 @@ class TextReader:
         table = stream.table
         text = tables.layout(raw, line.depth)
         entries = table.bar(number, text) if text.lstrip()[:1] == "|" else None
+        read = table.dashed if "cycles(tsc)" in text else table.aligned
         if entries is None:
-            entries = table.aligned(number, text, lambda: list(self._layouts_above(line.depth)))
+            entries = read(number, text, lambda: list(self._layouts_above(line.depth)))
         if entries is None:
             return False
         is_new = table.first != stream.beside_of
