@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.made import build, record
+from pagepool.compare import compare as compare_files
 from pagepool.compare.formats import FORMATS, Format, render
 from pagepool.compare.report import METRICS, Report, compare
 from pagepool.compare.selection import Chosen, Selector, choose, choose_all, parse
@@ -261,3 +262,25 @@ def test_the_builds_to_compare() -> None:
         choose_all([only], [parse("x86-before.txt"), parse("none")])
     with pytest.raises(ResultsError, match="chosen twice"):
         choose_all([only], [parse("x86-before.txt@1"), parse("x86-before.txt@x86")])
+
+
+def test_counters_have_no_time_and_are_said(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    perf = "  3.780.344.586      cycles           ( +-  0,00% )\n"
+    rate = (
+        "Running XDP on dev:x (ifindex:7) action:XDP_DROP options:no_touch\nXDP-RX CPU total {}\n"
+    )
+    before, after = rate.format("22,188,213"), rate.format("22,901,924")
+    log.write_text(f"Before:\n{before}\nAfter:\n{after}\n{perf}\nperf only, before:\n{perf}\n")
+    report = compare_files(str(log))
+    assert [side.name for side in report.sides] == ["Before", "After"]
+    assert report.metrics == ("ns",)
+    (comparison,) = report.comparisons
+    assert [row.name for row in comparison.rows] == ["XDP_DROP"]
+    pair = comparison.rows[0].metrics["ns"]
+    assert pair.exact_diff == pytest.approx(1e9 / 22_901_924 - 1e9 / 22_188_213)
+    (said,) = [warning for warning in report.warnings if warning.code == "counters"]
+    assert "are not compared" in said.text and said.text.endswith(": cycles")
+    log.write_text(f"Before:\n{perf}\nAfter:\n{perf}\n")
+    with pytest.raises(ResultsError, match="holds counters only"):
+        compare_files(str(log))

@@ -133,11 +133,11 @@ def command(
         sys.exit(FAILURE)
     try:
         chosen = selection.choose_all(results, selectors)
-        metrics: tuple[report.Metric, ...] = ("cycles", "ns")
-        if metric == "both":
-            metrics += ("instructions",) if report.has_instructions(chosen) else ()
-        else:
-            metrics = tuple(name for name in report.METRICS if name == metric)
+        metrics = (
+            report.metrics_of(chosen, globs)
+            if metric == "both"
+            else tuple(name for name in report.METRICS if name == metric)
+        )
         found = report.compare(
             chosen,
             metrics,

@@ -212,6 +212,8 @@ def compare(
     `CONTROLS`. Raises `ResultsError` when nothing is left to compare; a single build that shares
     no test with the first is told in ``failures``.
     """
+    counted = chosen
+    chosen = _with_times(chosen)
     sides = _sides(chosen)
     groups = [_group(one.build) for one in chosen]
     wanted = tuple(metrics)
@@ -249,7 +251,7 @@ def compare(
         if between:
             decided, judged[against] = decisions.decide_all(between, pool, margin)
             comparisons += map(_with_one_run, decided)
-    warnings = _build_warnings(sides, groups, tests)
+    warnings = _build_warnings(sides, groups, tests) + _counters(counted)
     oddities = tuple(
         oddity
         for result in results
@@ -279,12 +281,44 @@ def compare(
     )
 
 
-def has_instructions(chosen: Sequence[Chosen]) -> bool:
-    """Whether all builds counted instructions."""
-    return all(
-        any(record.instructions_per_elem is not None for record in one.build.records)
-        for one in chosen
+def metrics_of(chosen: Sequence[Chosen], tests: Sequence[str] = ()) -> tuple[Metric, ...]:
+    """What to show if nobody asked for a metric: cycles and nanoseconds, as far as some build has
+    them, and instructions, if all builds counted them."""
+    groups = [
+        [record for record in one.build.records if _matches(record.key, tests)] for one in chosen
+    ]
+    found: list[Metric] = [
+        metric
+        for metric in ("cycles", "ns")
+        if any(_figure(record, metric) is not None for group in groups for record in group)
+    ]
+    if all(any(record.instructions_per_elem is not None for record in it) for it in groups):
+        found.append("instructions")
+    return tuple(found) or ("cycles", "ns")
+
+
+def _with_times(chosen: Sequence[Chosen]) -> Sequence[Chosen]:
+    """The builds that can be compared: not those of which only counters are known."""
+    timed = [one for one in chosen if _group(one.build)]
+    if len(timed) < 2 and len(timed) < len(chosen):
+        other = next(one for one in chosen if not _group(one.build))
+        raise ResultsError(
+            f"{other.file}@{other.build.label}",
+            "holds counters only, which have no time to compare",
+            "list them with 'pagepool show'",
+        )
+    return timed
+
+
+def _counters(chosen: Sequence[Chosen]) -> tuple[Warn, ...]:
+    names = dict.fromkeys(
+        record.name for one in chosen for record in one.build.records if record.kind == "event"
     )
+    if not names:
+        return ()
+    shown = ", ".join(list(names)[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    text = f"counters have no time and are not compared; 'pagepool show' lists them: {shown}"
+    return (Warn("counters", text),)
 
 
 def _concerns(oddity: Oddity, chosen: Sequence[Chosen]) -> bool:
@@ -305,7 +339,8 @@ Group: TypeAlias = dict[Key, list[Record]]
 def _group(build: Build) -> Group:
     group: Group = {}
     for record in build.records:
-        group.setdefault(record.key, []).append(record)
+        if record.kind != "event":  # a counter has no time: it is listed only
+            group.setdefault(record.key, []).append(record)
     return group
 
 
