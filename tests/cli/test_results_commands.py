@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``pagepool show`` and ``pagepool compare`` as users run them, and their docs' examples."""
+"""``pagepool show``, ``compare`` and ``mail`` as users run them, and their docs' examples."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def test_compare_instructions_of_our_own_json(tmp_path: Path) -> None:
     assert "50.000  60.000  10.000" in text
 
 
-@pytest.mark.parametrize("command", ["show", "compare"])
+@pytest.mark.parametrize("command", ["show", "compare", "mail"])
 def test_compare_a_reader_that_went_away_is_no_error(command: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "pagepool", command, "arm64-patch-by-patch.txt"],
@@ -471,6 +471,94 @@ def test_help_imports_no_reader() -> None:
     assert "compare" in result.stdout
     modules = set(result.stderr.split())
     assert not modules & {"msgspec", "rich", "pagepool.results.reader", "pagepool.compare"}
+
+
+# mail
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("pair", PAIR),
+        ("runs", ("arm64-patch-by-patch.txt@07ea", "arm64-patch-by-patch.txt@e8e4")),
+        ("series", ("--series", "arm64-patch-by-patch.txt", *TASKLET)),
+        ("several", ("org-document.txt", *TASKLET)),
+    ],
+)
+def test_mail_golden(name: str, arguments: tuple[str, ...]) -> None:
+    result = pagepool_command("mail", *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 76
+    check_golden(f"mail-{name}.txt", result.stdout)
+
+
+def test_mail_says_how_it_was_made_and_that_makes_it_again(tmp_path: Path) -> None:
+    """Its last lines, in a shell, and with the files by their base names."""
+    target = tmp_path / "mail.txt"
+    arguments = (
+        *("--metric", "ns", "--margin", "2", "--control", "*01*", "--control", "lock,*02"),
+        *("--fail-on", "faster", "--output", str(target), "--tests", "no-soft*,*page*,lo?k"),
+    )
+    files = [str(DATA / f"arm64-patch-by-patch.txt@{build}") for build in ("07ea", "e8e4")]
+    result = pagepool_command("mail", *files, *arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    text = target.read_text()
+    assert str(DATA) not in text and str(DATA.parent.name + "/") not in text
+    command = text.split("  the text above:\n")[1]
+    assert command.startswith("    pagepool mail arm64-patch-by-patch.txt@07ea \\\n")
+    assert "--output" not in command and "--fail-on" not in command
+    script = command.replace("pagepool", f"{shlex.quote(sys.executable)} -m pagepool", 1)
+    again = subprocess.run(
+        ["sh", "-c", script], cwd=DATA, env=environment(), capture_output=True, text=True
+    )
+    assert (again.stdout, again.stderr) == (text, "")
+
+
+def test_mail_standard_input_and_files_like_options(tmp_path: Path) -> None:
+    text = (DATA / "arm64-patch-by-patch.txt").read_text()
+    result = pagepool_command("mail", "--series", *TASKLET, "--", "-@1", "-@2", stdin=text)
+    assert result.stdout.endswith("    pagepool mail --tests 'tasklet*' --series -- -@1 -@2\n")
+    (tmp_path / "-x").write_text((DATA / "x86-before.txt").read_text())
+    result = pagepool_command("mail", "./-x", str(DATA / "x86-v7.txt"), cwd=tmp_path)
+    assert result.stdout.endswith("    pagepool mail -- -x x86-v7.txt\n")
+    assert result.returncode == 0
+
+
+def test_mail_fails_on_what_it_is_asked_to() -> None:
+    pair = ("arm64-patch-by-patch.txt@07ea", "arm64-patch-by-patch.txt@d8de", *TASKLET)
+    result = pagepool_command("mail", *pair, "--fail-on", "slower")
+    assert result.returncode == 1
+    assert result.stdout == pagepool_command("mail", *pair).stdout
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pagepool: --fail-on: 07ea810753bd -> d8de0484ad23: tasklet_page_pool03")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x86-before.txt"], "holds one build only"),
+        (["x86-before.txt", "./x86-before.txt"], "given twice"),
+        (["x86-before.txt", "arm64-patch-by-patch.txt"], "holds 8 builds: 07ea810753bd, c8cd"),
+        (["x86-before.txt", "broken-by-hand.txt"], "share no test"),
+        ([*PAIR, "--tests", "nothing"], "matches no test; there are for_loop"),
+        ([*PAIR, "--margin", "x"], "--margin x: give per cent"),
+        ([*PAIR, "--metric", "instructions"], "no selected test has such figures"),
+        ([*PAIR, "--output", "none/x"], "cannot write: No such file or directory"),
+        ([*PAIR, "--format", "org"], "mail: No such option"),
+        ([], "mail: Missing argument"),
+    ],
+)
+def test_mail_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: str) -> None:
+    result = pagepool_command("mail", *arguments)
+    assert result.stdout == ""
+    assert message in failed(result)
+
+
+def test_mail_one_of_three_missing_shows_the_others() -> None:
+    result = pagepool_command("mail", "x86-before.txt", "../data/none.txt", "x86-v7.txt")
+    assert "none.txt: no such file" in failed(result)
+    shown = (GOLDEN / "mail-pair.txt").read_text()
+    assert result.stdout == shown.replace("-before.txt x86", "-before.txt none.txt x86")
 
 
 # the documentation

@@ -18,6 +18,7 @@ COMMANDS = {
         "pagepool.cli.designs",
         "Answer 'which design?': a page with pictures, from what is measured.",
     ),
+    "mail": ("pagepool.cli.mail", "Compare builds in 76 columns of plain text, for a reply."),
     "pps": ("pagepool.cli.pps", "Turn packets per second into nanoseconds a packet, and back."),
     "simulate": ("pagepool.cli.simulate", "Predict what a return costs with up to 128 CPUs."),
     "show": ("pagepool.cli.show", "List the results that files contain, and every oddity."),

@@ -28,6 +28,9 @@ FORMATS: tuple[Format, ...] = ("table", "org", "markdown", "csv", "json")
 
 SCHEMA = "pagepool.compare/1"
 
+#: What figures of several runs are.
+MEDIANS = "medians (of an even number of runs the lower one)"
+
 #: Oddities of the inputs that are shown below tables; all are in the JSON.
 _MAX_ODDITIES = 10
 
@@ -36,11 +39,15 @@ _TASKLET = re.compile(r"tasklet_page_pool\d\d_(\w+)")
 
 
 class Column(NamedTuple):
-    """A column: its two header cells, and whether its cells are numbers (set to the right)."""
+    """A column: its two header cells, and whether its cells are numbers (set to the right).
+
+    ``block``: columns of one block say one thing together; a narrow page breaks between them.
+    """
 
     top: str
     bottom: str
     is_number: bool = True
+    block: str = ""
 
 
 class Grid(NamedTuple):
@@ -80,16 +87,21 @@ def notes(comparison: Comparison) -> Iterator[str]:
     yield f"before: {side_text(comparison.before)}"
     yield f"after:  {side_text(comparison.after)}"
     if comparison.has_spread:
-        yield "medians (of an even number of runs the lower one); min..max and runs beside them"
+        yield f"{MEDIANS}; min..max and runs beside them"
+    yield from beware(comparison)
+
+
+def beware(comparison: Comparison) -> Iterator[str]:
+    """What to beware of in one comparison, and what would decide the rows that are open."""
     for where, names in (("before", comparison.only_before), ("after", comparison.only_after)):
         if names:
             yield f"only {where}: {', '.join(names)}"
     for warning in comparison.warnings:
         yield warning.text
-    yield from _open_rows(comparison)
+    yield from open_rows(comparison)
 
 
-def _open_rows(comparison: Comparison) -> Iterator[str]:
+def open_rows(comparison: Comparison) -> Iterator[str]:
     """What is to be said of the verdicts beside their word: why, and what would decide."""
     said: dict[str, list[str]] = {}
     for row in comparison.rows:
@@ -132,6 +144,11 @@ def notes_below(report: Report) -> Iterator[str]:
     """The sentences below all tables: about single builds, and what the readers noticed."""
     if text := summary(report):
         yield text
+    yield from beware_of_builds(report)
+
+
+def beware_of_builds(report: Report) -> Iterator[str]:
+    """What to beware of in single builds, and what the readers noticed."""
     for warning in report.warnings:
         yield warning.text
     for oddity in report.oddities[:_MAX_ODDITIES]:
@@ -143,20 +160,21 @@ def notes_below(report: Report) -> Iterator[str]:
 def side_text(side: Side) -> str:
     """One build in a line: label, file, number of runs, kernel."""
     runs = count(side.runs, "run")
-    release = _release(side.kernel) if side.kernel else ""
-    kernel = f", kernel {release}" if release and not side.label.startswith(release) else ""
+    known = release(side.kernel) if side.kernel else ""
+    kernel = f", kernel {known}" if known and not side.label.startswith(known) else ""
     return f"{side.label} ({side.file}), {runs}{kernel}"
 
 
-def _release(kernel: str) -> str:
+def release(kernel: str) -> str:
+    """The release in a kernel's version line."""
     return kernel.removeprefix("Linux ").removeprefix("version ").split(" ", 1)[0]
 
 
 # The grid
 
 
-def grid(comparison: Comparison, report: Report) -> Grid:
-    """Columns and cells of one comparison.
+def grid(comparison: Comparison, report: Report, *, verdicts: bool = False) -> Grid:
+    """Columns and cells of one comparison; ``verdicts``: also where every test ran once.
 
     When every row is a tasklet test, rows are named as in the mails: ``fast_path``,
     ``ptr_ring``, ``slow`` under ``(tasklet_*)``.
@@ -173,15 +191,19 @@ def grid(comparison: Comparison, report: Report) -> Grid:
     formulas = []
     for metric in shown:
         first = len(columns) + 1
-        columns += [Column(_TITLES[metric], "Before"), Column("", "After"), Column("", "diff")]
+        columns.append(Column(_TITLES[metric], "Before", True, metric))
+        columns += [Column("", "After", True, metric), Column("", "diff", True, metric)]
         formulas.append(f"${first + 2}=${first + 1}-${first}")
         if metric == percent:
-            columns.append(Column("%", "change"))
+            columns.append(Column("%", "change", True, metric))
             formulas.append(f"${first + 3}=((${first + 2}/${first})*100);%.1f")
     spread = comparison.has_spread
     if spread:
-        columns += [Column("Before", "min..max n", False), Column("After", "min..max n", False)]
-        columns += [Column("95 %", "interval", False), Column("Verdict", "", False)]
+        columns.append(Column("Before", "min..max n", False, "spread"))
+        columns.append(Column("After", "min..max n", False, "spread"))
+    if spread or verdicts:
+        columns.append(Column("95 %", "interval", False, "spread"))
+        columns.append(Column("Verdict", "", False, "verdict"))
     rows: list[list[str]] = []
     controls: list[list[str]] = []
     for row in comparison.rows:
@@ -193,6 +215,7 @@ def grid(comparison: Comparison, report: Report) -> Grid:
         if spread:
             pair = row.metrics.get(percent)
             cells += [_spread(pair.before), _spread(pair.after)] if pair else ["-", "-"]
+        if spread or verdicts:
             cells += _said(row.verdict)
         (controls if row.is_control else rows).append(cells)
     return Grid(columns, rows, controls, "#+TBLFM: " + "::".join(formulas))
@@ -287,12 +310,12 @@ def series(report: Report) -> Grid:
     columns = [
         Column("Test", "", False),
         Column("Build", "", False),
-        Column(_TITLES[metric], ""),
-        Column("min..max n", "", False),
-        Column("Against the one before", "95 % interval", False),
-        Column("", "verdict", False),
-        Column("Against the first", "95 % interval", False),
-        Column("", "verdict", False),
+        Column(_TITLES[metric], "", True, metric),
+        Column("min..max n", "", False, "spread"),
+        Column("Against the one before", "95 % interval", False, "previous"),
+        Column("", "verdict", False, "previous"),
+        Column("Against the first", "95 % interval", False, "first"),
+        Column("", "verdict", False, "first"),
     ]
     cells: dict[str, dict[str, Cell]] = {}  # of a test and a build
     said: dict[tuple[str, str, Against], Verdict | None] = {}
@@ -335,28 +358,38 @@ def series(report: Report) -> Grid:
 
 def _series_notes(report: Report, form: Format) -> list[str]:
     texts = [side_text(side) for side in report.sides]
-    texts.append("figures are medians (of an even number of runs the lower one)")
+    texts.append(f"figures are {MEDIANS}")
+    if controls := series_controls(report):
+        texts.append(controls)
+    return [_lines([*texts, *beware_of_steps(report)], form)]
+
+
+def series_controls(report: Report) -> str:
+    """How far the controls moved at most between two builds; empty if there are none."""
     controls: dict[str, float] = {}
     for comparison in report.comparisons:
         for row in comparison.controls:
             if (by := decisions.moved(row)) is not None:
                 controls[row.name] = max(controls.get(row.name, 0.0), abs(by))
-    if controls:
-        moved = ", ".join(f"{name} {percent(by):.1f} %" for name, by in controls.items())
-        texts.append(f"controls, which do not touch the pool, moved by at most: {moved}")
+    if not controls:
+        return ""
+    moved = ", ".join(f"{name} {percent(by):.1f} %" for name, by in controls.items())
+    return f"controls, which do not touch the pool, moved by at most: {moved}"
+
+
+def beware_of_steps(report: Report) -> Iterator[str]:
+    """What to beware of in the steps of a series, and what would decide the rows that are open."""
     for comparison in report.comparisons:
+        if comparison.against != "previous":
+            continue
         where = f"{comparison.before.name} -> {comparison.after.name}"
-        if comparison.against == "previous":
-            texts += [
-                f"{where}: {warning.text}"
-                for warning in comparison.warnings
-                if warning.code not in ("overlap", "controls")
-            ]
-            # What is unstable is so at every build; its values are shown below.
-            texts += [
-                f"{where}: {text}" for text in _open_rows(comparison) if ": unstable: " not in text
-            ]
-    return [_lines(texts, form)]
+        for warning in comparison.warnings:
+            if warning.code not in ("overlap", "controls"):
+                yield f"{where}: {warning.text}"
+        # What is unstable is so at every build; its values are shown below.
+        for text in open_rows(comparison):
+            if ": unstable: " not in text:
+                yield f"{where}: {text}"
 
 
 # Forms of the grid

@@ -213,7 +213,7 @@ def compare(
     no test with the first is told in ``failures``.
     """
     counted = chosen
-    chosen = _with_times(chosen)
+    chosen = with_times(chosen)
     sides = _sides(chosen)
     groups = [_group(one.build) for one in chosen]
     wanted = tuple(metrics)
@@ -297,7 +297,7 @@ def metrics_of(chosen: Sequence[Chosen], tests: Sequence[str] = ()) -> tuple[Met
     return tuple(found) or ("cycles", "ns")
 
 
-def _with_times(chosen: Sequence[Chosen]) -> Sequence[Chosen]:
+def with_times(chosen: Sequence[Chosen]) -> Sequence[Chosen]:
     """The builds that can be compared: not those of which only counters are known."""
     timed = [one for one in chosen if _group(one.build)]
     if len(timed) < 2 and len(timed) < len(chosen):

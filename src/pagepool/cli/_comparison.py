@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the commands that compare share: their arguments and options, reading and choosing."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+
+from pagepool.cli._output import FAILURE, complain, fail, split_globs
+from pagepool.compare import formats, report, selection
+from pagepool.compare.verdict import Margin, Verdict
+from pagepool.results.errors import ResultsError
+from pagepool.results.reader import read_all, same_file
+
+#: What --fail-on may name.
+KINDS = ("slower", "faster", "inconclusive", "unstable")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was asked for, and what came out.
+
+    ``files`` are the arguments as given, ``chosen`` the builds that were compared. ``status`` is
+    that of the exit so far; ``failing`` are the rows that --fail-on found. ``options`` are those
+    of `_PARAMETERS` that were given and change the report.
+    """
+
+    files: tuple[str, ...]
+    chosen: tuple[selection.Chosen, ...]
+    report: report.Report
+    status: int
+    failing: tuple[str, ...]
+    options: tuple[str, ...]
+
+    def words(self, short: Mapping[str, str]) -> list[str]:
+        """The arguments again, with other names for files: what changes the text, and no more."""
+        files = []
+        for argument in self.files:
+            file, build = selection.parse(argument)
+            name = short.get(file, file)
+            files.append(name if build is None else f"{name}@{build}")
+        mark = ["--"] if any(name.startswith("-") and name != "-" for name in files) else []
+        return [*self.options, *mark, *files] if mark else [*files, *self.options]
+
+    def end(self) -> NoReturn:
+        """Names what --fail-on found, and exits."""
+        for line in self.failing:
+            complain(f"--fail-on: {line}")
+        sys.exit(self.status or (1 if self.failing else 0))
+
+
+def _margin(context: click.Context, option: click.Parameter, text: str) -> Margin:
+    figures = text.split(",")
+    try:
+        values = [float(figure) for figure in figures]
+    except ValueError:
+        values = []
+    if not 1 <= len(values) <= 2 or not all(0 <= value < 1e6 for value in values):
+        fail(f"--margin {text}: give per cent, and nanoseconds if you like, as in 1,0.2")
+    return Margin(*values) if len(values) > 1 else Margin(values[0], 0.0)
+
+
+def _fail_on(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float]:
+    wanted: dict[str, float] = {}
+    if text is None:
+        return wanted
+    for part in text.split(","):
+        kind, _, percent = part.strip().partition(":")
+        try:
+            least = float(percent) if percent else 0.0
+        except ValueError:
+            least = -1.0
+        if kind not in KINDS or not 0 <= least < 1e6:
+            fail(f"--fail-on {text}: give some of {', '.join(KINDS)}, as in slower:5")
+        wanted[kind] = least
+    return wanted
+
+
+#: In the order of the help.
+_PARAMETERS = (
+    click.argument("files", metavar="BEFORE[@BUILD] AFTER[@BUILD]...", nargs=-1, required=True),
+    click.option(
+        "--metric",
+        type=click.Choice(["both", *report.METRICS]),
+        default="both",
+        show_default=True,
+        help="Figures to show; 'both' adds instructions where all builds counted them.",
+    ),
+    click.option(
+        "--tests",
+        metavar="GLOB",
+        multiple=True,
+        help="Only tests whose name matches, like 'tasklet*'; repeat it or use commas.",
+    ),
+    click.option(
+        "--series",
+        is_flag=True,
+        help="Builds in their order: each against the one before and against the first.",
+    ),
+    click.option(
+        "--control",
+        "controls",
+        metavar="GLOB",
+        multiple=True,
+        help="Tests that do not touch what was changed, beside for_loop, atomic_inc, lock and rcu.",
+    ),
+    click.option(
+        "--margin",
+        metavar="PERCENT[,NS]",
+        default="1,0.2",
+        show_default=True,
+        callback=_margin,
+        help="What is no change: per cent, or nanoseconds if that is more.",
+    ),
+    click.option(
+        "--fail-on",
+        "fail_on",
+        metavar="KIND[:PERCENT],...",
+        callback=_fail_on,
+        help="Exit with 1 if a row is so: slower, slower:5, faster, inconclusive, unstable.",
+    ),
+    click.option("--output", metavar="FILE", help="Write to a file instead of standard output."),
+)
+
+
+def compares(function: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the arguments and options of a comparison.
+
+    Its first argument is then what was `Compared`, the others are its own.
+    """
+
+    @functools.wraps(function)
+    def command(
+        files: tuple[str, ...],
+        metric: str,
+        tests: tuple[str, ...],
+        series: bool,
+        controls: tuple[str, ...],
+        margin: Margin,
+        fail_on: dict[str, float],
+        **own: Any,
+    ) -> None:
+        function(_compare(files, metric, tests, series, controls, margin, fail_on), **own)
+
+    for parameter in reversed(_PARAMETERS):
+        command = parameter(command)
+    return command
+
+
+def _compare(
+    files: tuple[str, ...],
+    metric: str,
+    tests: tuple[str, ...],
+    series: bool,
+    controls: tuple[str, ...],
+    margin: Margin,
+    fail_on: dict[str, float],
+) -> Compared:
+    selectors = [selection.parse(argument) for argument in files]
+    for index, one in enumerate(selectors):
+        for other in selectors[:index]:
+            if one.build == other.build and same_file(one.file, other.file):
+                fail(f"{files[index]}: given twice; give two files, or FILE@BUILD of one")
+    results, errors = read_all([selector.file for selector in selectors])
+    for error in errors:
+        complain(error)
+    globs = split_globs(tests)
+    if tests and not globs:
+        fail("--tests: an empty pattern matches no test")
+    if len(errors) == len({selector.file for selector in selectors}):
+        sys.exit(FAILURE)
+    try:
+        chosen = selection.choose_all(results, selectors)
+        metrics = (
+            report.metrics_of(chosen, globs)
+            if metric == "both"
+            else tuple(name for name in report.METRICS if name == metric)
+        )
+        found = report.compare(
+            chosen,
+            metrics,
+            globs,
+            [result for _, result in results],
+            series=series,
+            margin=margin,
+            controls=split_globs(controls),
+        )
+    except ResultsError as error:
+        fail(error)
+    for failure in found.failures:
+        complain(failure)
+    status = FAILURE if errors or found.failures else 0
+    for oddity in found.oddities:
+        if oddity.code == "too-many":
+            complain(oddity)
+            status = FAILURE
+    failing = [
+        f"{comparison.before.name} -> {comparison.after.name}: {row.name}: {row.verdict.kind}"
+        f"{formats.by(row.verdict)}"
+        for comparison in found.comparisons
+        for row in comparison.rows
+        if row.verdict and row.verdict.kind in fail_on and _by_much(row.verdict, fail_on)
+    ]
+    options = _options(metric, tests, series, controls, margin)
+    timed = tuple(report.with_times(chosen))
+    return Compared(files, timed, found, status, tuple(failing), options)
+
+
+def _options(
+    metric: str, tests: tuple[str, ...], series: bool, controls: tuple[str, ...], margin: Margin
+) -> tuple[str, ...]:
+    words = [word for glob in tests for word in ("--tests", glob)]
+    words += ["--metric", metric] if metric != "both" else []
+    words += ["--series"] if series else []
+    words += [word for glob in controls for word in ("--control", glob)]
+    if margin != Margin():
+        words += ["--margin", f"{margin.percent:.12g},{margin.ns:.12g}"]
+    return tuple(words)
+
+
+def _by_much(it: Verdict, fail_on: dict[str, float]) -> bool:
+    return it.percent is None or abs(it.percent.estimate) >= fail_on[it.kind]
