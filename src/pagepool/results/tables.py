@@ -19,7 +19,7 @@ from pagepool.results.model import Record
 
 Unit: TypeAlias = Literal["cycles", "ns", "pps", "skip", ""]
 
-#: More rows than this below a head, or more columns: no table that a person wrote.
+#: More columns are no table that a person wrote.
 _MAX_COLUMNS = 40
 #: Lines between the head of a table without rules and its first row, and between its rows.
 _REACH = 5
@@ -94,11 +94,6 @@ class Table:
     _head: Head | None = None
     _rows: list[list[tuple[int, int, str]]] = field(default_factory=list)
     _dashes: list[str] = field(default_factory=list)
-
-    @property
-    def labels(self) -> set[str]:
-        """The builds that its columns are of."""
-        return {column.label for column in self._head.columns} if self._head else set()
 
     def bar(self, number: int, text: str) -> list[Entry] | None:
         """A line that begins with a bar: the records of a row; ``None``: it is of no table."""
