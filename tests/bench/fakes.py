@@ -50,6 +50,9 @@ class FakeWorker:
     asked: ClassVar[list[Request]] = []
     fails: ClassVar[str] = ""
 
+    def __init__(self, *, python: str | None = None) -> None:
+        self.python = python
+
     def __enter__(self) -> FakeWorker:
         return self
 

@@ -4,45 +4,15 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
 
 import click
 
-from pagepool.cli._output import FAILURE, complain, fail, is_terminal, split_globs, write
+from pagepool.cli._output import FAILURE, complain, fail, split_globs, write
+from pagepool.cli._verdicts import fail_on_option, failures, margin_option, show_table
 from pagepool.compare import formats, report, selection
-from pagepool.compare.verdict import Margin, Verdict
+from pagepool.compare.verdict import Margin
 from pagepool.results.errors import ResultsError
 from pagepool.results.reader import read_all, same_file
-
-#: What --fail-on may name.
-KINDS = ("slower", "faster", "inconclusive", "unstable")
-
-
-def _margin(context: click.Context, option: click.Parameter, text: str) -> Margin:
-    figures = text.split(",")
-    try:
-        values = [float(figure) for figure in figures]
-    except ValueError:
-        values = []
-    if not 1 <= len(values) <= 2 or not all(0 <= value < 1e6 for value in values):
-        fail(f"--margin {text}: give per cent, and nanoseconds if you like, as in 1,0.2")
-    return Margin(*values) if len(values) > 1 else Margin(values[0], 0.0)
-
-
-def _fail_on(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float]:
-    wanted: dict[str, float] = {}
-    if text is None:
-        return wanted
-    for part in text.split(","):
-        kind, _, percent = part.strip().partition(":")
-        try:
-            least = float(percent) if percent else 0.0
-        except ValueError:
-            least = -1.0
-        if kind not in KINDS or not 0 <= least < 1e6:
-            fail(f"--fail-on {text}: give some of {', '.join(KINDS)}, as in slower:5")
-        wanted[kind] = least
-    return wanted
 
 
 @click.command(short_help="Compare builds: the before/after table of a mail.")
@@ -80,21 +50,8 @@ def _fail_on(context: click.Context, option: click.Parameter, text: str | None) 
     multiple=True,
     help="Tests that do not touch what was changed, beside for_loop, atomic_inc, lock and rcu.",
 )
-@click.option(
-    "--margin",
-    metavar="PERCENT[,NS]",
-    default="1,0.2",
-    show_default=True,
-    callback=_margin,
-    help="What is no change: per cent, or nanoseconds if that is more.",
-)
-@click.option(
-    "--fail-on",
-    "fail_on",
-    metavar="KIND[:PERCENT],...",
-    callback=_fail_on,
-    help="Exit with 1 if a row is so: slower, slower:5, faster, inconclusive, unstable.",
-)
+@margin_option
+@fail_on_option
 @click.option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 def command(
     files: tuple[str, ...],
@@ -133,14 +90,10 @@ def command(
         sys.exit(FAILURE)
     try:
         chosen = selection.choose_all(results, selectors)
-        metrics: tuple[report.Metric, ...] = ("cycles", "ns")
-        if metric == "both":
-            metrics += ("instructions",) if report.has_instructions(chosen) else ()
-        else:
-            metrics = tuple(name for name in report.METRICS if name == metric)
+        metrics = tuple(name for name in report.METRICS if name == metric)
         found = report.compare(
             chosen,
-            metrics,
+            metrics or report.usual_metrics(chosen),  # none is called 'both'
             globs,
             [result for _, result in results],
             series=series,
@@ -156,19 +109,11 @@ def command(
         if oddity.code == "too-many":
             complain(oddity)
             status = FAILURE
-    failing = [
-        f"{comparison.before.name} -> {comparison.after.name}: {row.name}: {row.verdict.kind}"
-        f"{formats.by(row.verdict)}"
-        for comparison in found.comparisons
-        for row in comparison.rows
-        if row.verdict and row.verdict.kind in fail_on and _by_much(row.verdict, fail_on)
-    ]
-    if form == "table" and not series and not output and is_terminal():
-        from pagepool.compare import terminal  # rich: only a terminal pays for it
-
-        if terminal.show(found):
-            _end(status, failing)
-    write(formats.render(found, form), output)
+    failing = failures(found, fail_on)
+    if form == "table" and not series and not output:
+        show_table(found)
+    else:
+        write(formats.render(found, form), output)
     if form == "csv":
         # A CSV file has no room for sentences.
         for comparison in found.comparisons:
@@ -176,14 +121,6 @@ def command(
                 complain(f"note: {warning.text}")
         for warning in found.warnings:
             complain(f"note: {warning.text}")
-    _end(status, failing)
-
-
-def _by_much(it: Verdict, fail_on: dict[str, float]) -> bool:
-    return it.percent is None or abs(it.percent.estimate) >= fail_on[it.kind]
-
-
-def _end(status: int, failing: list[str]) -> NoReturn:
     for line in failing:
         complain(f"--fail-on: {line}")
     sys.exit(status or (1 if failing else 0))
