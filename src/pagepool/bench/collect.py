@@ -50,7 +50,7 @@ class Collector:
             self.machine, self.settings = event.machine, event.settings
             self.designs = event.designs
         elif isinstance(event, DesignStarted):
-            self._add_facts(event.design, event.facts)
+            self._facts.setdefault(event.design, {}).update(event.facts)
         elif isinstance(event, Recorded):
             name = event.record.name
             runs = self._runs.setdefault(event.design, {})
@@ -59,16 +59,18 @@ class Collector:
         elif isinstance(event, TestFailed):
             self.failed.append(event)
 
-    def _add_facts(self, design: str, facts: Machine) -> None:
-        self._facts.setdefault(design, {}).update(facts)
-        # What is not alike for all is no fact of the machine.
-        self.machine = {
-            key: value for key, value in self.machine.items() if facts.get(key, value) == value
-        }
-
     def facts(self, design: str) -> Machine:
         """What is known of the machine and of one design on it."""
         return self.machine | self._facts.get(design, {})
+
+    def shared_facts(self) -> Machine:
+        """What is so for all designs."""
+        known = [self.facts(design) for design in self.designs]
+        return {
+            key: value
+            for key, value in known[0].items()
+            if all(facts.get(key) == value for facts in known)
+        }
 
     @property
     def records(self) -> list[Record]:

@@ -32,7 +32,7 @@ class RunStarted(msgspec.Struct, frozen=True):
 class DesignStarted(msgspec.Struct, frozen=True):
     """A design's part of a run begins; only where several designs are run.
 
-    ``facts``: what is known of it, beside or instead of what `Started` says of the machine.
+    ``facts``: what is known of it, beside what `Started` says of the machine.
     """
 
     run: int

@@ -97,7 +97,7 @@ def _run(
                     if isinstance(event, Started):
                         if index == 0:
                             if run == 1:
-                                yield msgspec.structs.replace(event, runs=most, designs=names)
+                                yield _started(event, most, names)
                             yield RunStarted(run)
                         yield DesignStarted(run, side.name, _facts(event) if run == 1 else {})
                     elif not isinstance(event, Warned):
@@ -126,6 +126,12 @@ def _one(
                     yield event
     except BenchError as error:
         raise type(error)(f"{side.name}, round {run}: {error}") from None
+
+
+def _started(first: Started, most: int, names: tuple[str, ...]) -> Started:
+    """Of all sides: what is of one of them stands in its `DesignStarted`."""
+    machine = {key: value for key, value in first.machine.items() if key in _OF_A_MOMENT}
+    return msgspec.structs.replace(first, machine=machine, runs=most, designs=names)
 
 
 def _facts(started: Started) -> dict[str, str]:

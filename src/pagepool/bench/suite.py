@@ -109,7 +109,7 @@ def facts(
     """
     result = machine.describe(ready.cpu)
     if python is not None:
-        del result["python"]  # which is ours
+        result.pop("python", None)  # which is ours
         result["interpreter"] = machine.one_line(python)
     counter = ready.counter
     if ready.counter_khz:

@@ -56,6 +56,10 @@ class UntilSession(Session):
         """Fixes the looks when it is known how many rows there are: after the first round."""
         from pagepool.bench import BenchError
 
+        collector = self._collector
+        missing = [side for side in collector.designs if not collector.of(side)]
+        if len(collector.designs) - len(missing) < 2:
+            raise BenchError(f"{', '.join(missing)} gave no figure: there is nothing to compare")
         try:
             found = self._judge()
         except ResultsError as error:
@@ -65,15 +69,12 @@ class UntilSession(Session):
         rows = [row for _, row in _rows(found)]
         if not rows:
             raise BenchError("only tests that do not touch the pool: there is nothing to decide")
-        keys = [row.key for row in rows]
-        # One record stands for all CPUs of a test, and a test is all its records.
-        self._open = {
-            (row.test, row.step): test_name(("elem", row.test, row.step, -1), keys) for row in rows
-        }
+        # A test is all its records: those of each CPU, and their average.
+        keys: list[Key] = [("elem", row.test, row.step, -1) for row in rows]
+        self._open = {(key[1], key[2]): test_name(key, keys) for key in keys}
         controls = (row for comparison in found.comparisons for row in comparison.controls)
         self._controls = list(dict.fromkeys((row.test, row.step) for row in controls))
         plan = looks.plan(len(rows), self._asked.most)
-        collector = self._collector
         collector.settings = collector.settings | {looks.SETTING: str(plan)}
         return plan
 
@@ -86,7 +87,12 @@ class UntilSession(Session):
             if row.verdict and row.verdict.method != "none"
         }
         undecided = set(self._undecided.look(kinds))
-        still = {(row.test, row.step) for side, row in rows if (side, row.key) in undecided}
+        still = {
+            (row.test, row.step)
+            for side, row in rows
+            # An average is of the CPUs' figures, and in whole cycles: it opens nothing by itself.
+            if (side, row.key) in undecided and row.kind != "sum"
+        }
         before = len(self._open)
         self._open = {test: name for test, name in self._open.items() if test in still}
         where = f"round {done} of at most {plan.at[-1]}, look {plan.made(done)} of {len(plan.at)}"

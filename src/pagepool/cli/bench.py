@@ -446,9 +446,10 @@ def _print_facts(collector: Collector) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
+    facts = collector.shared_facts()
     for key in _SHOWN:
-        if key in collector.machine:
-            console.print(Text(f"{key}: {collector.machine[key]}", style="dim"))
+        if key in facts:
+            console.print(Text(f"{key}: {facts[key]}", style="dim"))
 
 
 def _print_simple(collector: Collector, design: str, which: str) -> None:
@@ -499,7 +500,8 @@ def _ratio(value: float | None) -> str:
 
 
 def _mark(collector: Collector) -> str:
-    return ", OVERSUBSCRIBED" if collector.machine.get("oversubscribed", "no") != "no" else ""
+    oversubscribed = collector.shared_facts().get("oversubscribed", "no")
+    return ", OVERSUBSCRIBED" if oversubscribed != "no" else ""
 
 
 def _print_cross_cpu(collector: Collector) -> None:

@@ -548,7 +548,7 @@ def _with_one_run(comparison: Comparison) -> Comparison:
 def _with_looks(comparison: Comparison, before: Build, after: Build) -> Comparison:
     """Says that the runs themselves chose how many there are."""
     looked = looks.of_pair(before, after)
-    if looked is None:
+    if looked is None or len(looked[0].at) == 1:
         return comparison
     (at, made), most = looked, len(looked[0].at)
     text = (
