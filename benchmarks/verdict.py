@@ -34,6 +34,10 @@ SIDES = [
 ]
 #: A true change, ns.
 CHANGE = 2.0
+#: Of the second table so many times fewer reports of `ROWS` rows than single rows: they take long.
+FEWER = 4
+#: What is no change: that of the command; and next to nothing, where the level alone protects.
+USUAL, NONE = verdict.Margin(), verdict.Margin(1e-9, 0.0)
 #: A change that nobody overlooks, ns.
 LARGE = 5.0
 #: A change just above the margin, which is 1 % of 101 ns: no row with it is the same.
@@ -116,10 +120,14 @@ class Ended(NamedTuple):
     runs: int
 
 
-def sequential(rng: random.Random, procedure: Procedure, changes: list[float]) -> list[Ended]:
+def sequential(
+    rng: random.Random,
+    procedure: Procedure,
+    changes: list[float],
+    margin: verdict.Margin = USUAL,
+) -> list[Ended]:
     """One report whose open rows are run again: all its rows, a row for each change in ns."""
     plan, share = procedure.of(len(changes))
-    margin = verdict.Margin()
     sides: list[tuple[list[float], list[float]]] = [([], []) for _ in changes]
     cases: dict[int, verdict.Case] = {}
     undecided = looks.Undecided[int]()
@@ -141,6 +149,11 @@ def sequential(rng: random.Random, procedure: Procedure, changes: list[float]) -
     return [Ended(kind, len(side[0])) for kind, side in zip(kinds, sides, strict=True)]
 
 
+def reports_of(trials: int) -> int:
+    """So many reports of `ROWS` rows for so many single rows."""
+    return max(trials // FEWER, 1)
+
+
 def until_shares(trials: int, seed: int, procedure: Procedure) -> dict[str, float]:
     """Per cent of rows or reports, and mean numbers of runs a side."""
     rng = random.Random(f"{seed} {procedure.name}")
@@ -153,9 +166,14 @@ def until_shares(trials: int, seed: int, procedure: Procedure) -> dict[str, floa
         return fmean(row.kind in kinds for row in rows) * 100
 
     none, small, large, above = map(one, (0.0, CHANGE, LARGE, ABOVE_MARGIN))
-    reports = [sequential(rng, procedure, [0.0] * ROWS) for _ in range(trials)]
-    mixed = [sequential(rng, procedure, [CHANGE] + [0.0] * (ROWS - 1)) for _ in range(trials)]
+    fewer = range(reports_of(trials))
+    reports = [sequential(rng, procedure, [0.0] * ROWS) for _ in fewer]
+    mixed = [sequential(rng, procedure, [CHANGE] + [0.0] * (ROWS - 1)) for _ in fewer]
+    # Numbers of their own, so that what stands beside them does not depend on them.
+    other = random.Random(f"{seed} {procedure.name} no margin")
+    bare = [sequential(other, procedure, [0.0], NONE)[0] for _ in range(trials)]
     return {
+        "false_rows_no_margin": share(bare, *called),
         "false_rows": share(none, *called),
         "false_reports": fmean(any(row.kind in called for row in rows) for rows in reports) * 100,
         "false_same": share(above, "same"),
@@ -173,6 +191,7 @@ def until_shares(trials: int, seed: int, procedure: Procedure) -> dict[str, floa
 
 #: Columns of the second table: their heads, the share, and the mean number of runs beside it.
 COLUMNS = [
+    (("called, no", "change, margin 0"), "false_rows_no_margin", None),
     (("called, no", "change"), "false_rows", None),
     (("any called of", "50, no change"), "false_reports", None),
     (("+1.05 ns", "same"), "false_same", None),
@@ -187,14 +206,14 @@ def print_until(name: str, it: dict[str, float] | None = None) -> None:
     """One procedure as a line of the second table; without figures its head."""
     if it is None:
         for line in (0, 1):
-            heads = "".join(f"{head[line]:>16}" for head, _, _ in COLUMNS)
+            heads = "".join(f"{head[line]:>18}" for head, _, _ in COLUMNS)
             click.echo(f"{name if line else '':40}{heads}{('others', '(runs)')[line]:>9}")
         return
     cells = (
         f"{it[share]:.2f}" if runs is None else f"{it[share]:.1f} ({it[runs]:.1f})"
         for _, share, runs in COLUMNS
     )
-    click.echo(f"{name:40}{''.join(f'{cell:>16}' for cell in cells)}{it['others_runs']:>9.1f}")
+    click.echo(f"{name:40}{''.join(f'{cell:>18}' for cell in cells)}{it['others_runs']:>9.1f}")
 
 
 @click.command()
@@ -215,7 +234,9 @@ def main(trials: int, seed: int, file: Path | None) -> None:
             f"   {among:13.2f}"
         )
         table.append({"before": sides[0], "after": sides[1], **row})
-    click.echo("\nper cent of, and (mean runs a side)")
+    click.echo(
+        f"\nper cent of, and (mean runs a side); {reports_of(trials)} reports of {ROWS} rows"
+    )
     print_until("procedure")
     second = []
     for procedure in PROCEDURES:

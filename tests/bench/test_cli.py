@@ -473,3 +473,19 @@ def test_until_decided_on_a_terminal() -> None:
     assert "look 1 of 1: 1 more decided, none is open" in text or "open: tasklet" in text
     assert "│ Verdict" in text or "┃ Verdict" in text
     assert "Per elem" not in text
+
+
+@pytest.mark.parametrize(("output", "status"), [("/dev/full", 1), ("&-", 0)])
+def test_until_decided_when_nobody_takes_the_table(
+    tmp_path: Path, output: str, status: int
+) -> None:
+    saved = tmp_path / "x.json"
+    args = ["simple", "--loops", "2k", "--tests", "tasklet*01*", "--design", "ring,ours"]
+    args += ["--until-decided", "--max-runs", "6", "--json", str(saved)]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" >{output}', "sh", *COMMAND, *args],
+        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    assert ("standard output: No space left on device" in done.stderr) == bool(status)
+    assert [len(build.runs) for build in read(str(saved)).builds] == [6, 6]

@@ -6,17 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from pagepool.cli._bench import Progress, say
+from pagepool.cli._output import is_terminal
 from pagepool.cli._session import Session
 from pagepool.cli._sides import Asked
-from pagepool.cli._verdicts import failures, show_table
-from pagepool.compare import looks, report
+from pagepool.cli._verdicts import failures
+from pagepool.compare import formats, looks, report
 from pagepool.compare.looks import Looks, Undecided
 from pagepool.compare.report import Report, Row
 from pagepool.compare.selection import Chosen, two_at_least
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import Key
-from pagepool.results.words import test_name
+from pagepool.results.words import count, test_name
 
 if TYPE_CHECKING:
     from pagepool.bench import Event, Suite
@@ -75,6 +78,9 @@ class UntilSession(Session):
         controls = (row for comparison in found.comparisons for row in comparison.controls)
         self._controls = list(dict.fromkeys((row.test, row.step) for row in controls))
         plan = looks.plan(len(rows), self._asked.most)
+        say(
+            f"round 1 of at most {plan.at[-1]}: {count(len(rows), 'row')}, {plan} a side", self._bar
+        )
         collector.settings = collector.settings | {looks.SETTING: str(plan)}
         return plan
 
@@ -120,12 +126,17 @@ class UntilSession(Session):
             found = self._judge()
         except ResultsError:
             return 0  # a side has no figure, and why has been said
-        if not self._to_stdout:
-            show_table(found)
+        if not self._to_stdout and not (is_terminal() and self._show_rich(found)):
+            click.echo(formats.render(found, "table"), nl=False)
         failing = failures(found, self._asked.fail_on)
         for line in failing:
             say(f"--fail-on: {line}")
         return 1 if failing else 0
+
+    def _show_rich(self, found: Report) -> bool:
+        from pagepool.compare import terminal  # rich: only a terminal pays for it
+
+        return terminal.show(found)
 
 
 def _rows(found: Report) -> Iterator[tuple[str, Row]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from pagepool.cli._output import fail, is_terminal, write
+from pagepool.cli._output import fail
 from pagepool.compare import formats
 from pagepool.compare.report import Report
 from pagepool.compare.verdict import Margin, Verdict
@@ -71,13 +71,3 @@ def failures(found: Report, fail_on: dict[str, float]) -> list[str]:
 
 def _by_much(it: Verdict, fail_on: dict[str, float]) -> bool:
     return it.percent is None or abs(it.percent.estimate) >= fail_on[it.kind]
-
-
-def show_table(found: Report) -> None:
-    """A report on standard output: with rules on a terminal that is wide enough, else plain."""
-    if is_terminal():
-        from pagepool.compare import terminal  # rich: only a terminal pays for it
-
-        if terminal.show(found):
-            return
-    write(formats.render(found, "table"))

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from pagepool.cli._output import FAILURE, complain, fail, split_globs, write
-from pagepool.cli._verdicts import fail_on_option, failures, margin_option, show_table
+from pagepool.cli._output import FAILURE, complain, fail, is_terminal, split_globs, write
+from pagepool.cli._verdicts import fail_on_option, failures, margin_option
 from pagepool.compare import formats, report, selection
 from pagepool.compare.verdict import Margin
 from pagepool.results.errors import ResultsError
@@ -110,9 +110,12 @@ def command(
             complain(oddity)
             status = FAILURE
     failing = failures(found, fail_on)
-    if form == "table" and not series and not output:
-        show_table(found)
-    else:
+    shown = False
+    if form == "table" and not series and not output and is_terminal():
+        from pagepool.compare import terminal  # rich: only a terminal pays for it
+
+        shown = terminal.show(found)
+    if not shown:
         write(formats.render(found, form), output)
     if form == "csv":
         # A CSV file has no room for sentences.
