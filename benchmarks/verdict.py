@@ -4,6 +4,10 @@
 Simulated loads of a module: 100 ns, log-normal(0, 0.6) ns on top, and with a probability of 5 % an
 exponential of mean 15 ns. What is judged is judged by the code of the command.
 
+The second table is `pagepool bench --until-decided`: runs are added to the rows that are open, by
+the looks and the rule of the command; beside it fixed numbers of runs, and the same looks where
+each is judged as if it were the only one.
+
     python benchmarks/verdict.py [--trials 2000] [--seed 1] [--json FILE]
 """
 
@@ -13,11 +17,13 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
+from typing import NamedTuple
 
 import click
 
-from pagepool.compare import verdict
+from pagepool.compare import looks, verdict
+from pagepool.compare.looks import Looks
 
 #: Rows of a report.
 ROWS = 50
@@ -28,6 +34,14 @@ SIDES = [
 ]
 #: A true change, ns.
 CHANGE = 2.0
+#: Of the second table so many times fewer reports of `ROWS` rows than single rows: they take long.
+FEWER = 4
+#: What is no change: that of the command; and next to nothing, where the level alone protects.
+USUAL, NONE = verdict.Margin(), verdict.Margin(1e-9, 0.0)
+#: A change that nobody overlooks, ns.
+LARGE = 5.0
+#: A change just above the margin, which is 1 % of 101 ns: no row with it is the same.
+ABOVE_MARGIN = 1.05
 
 
 def load(rng: random.Random) -> float:
@@ -67,6 +81,141 @@ def shares(trials: int, seed: int, sides: tuple[int, int]) -> dict[str, float]:
     }
 
 
+class Procedure(NamedTuple):
+    """When rows are judged, and at what part of the level."""
+
+    name: str
+    looks: Callable[[int], Looks]
+    share: float | None = None
+
+    def of(self, rows: int) -> tuple[Looks, float]:
+        """The looks for so many rows, and what each may spend."""
+        at = self.looks(rows)
+        return at, at.share if self.share is None else self.share
+
+
+def until(most: int) -> Procedure:
+    return Procedure(f"until decided, at most {most}", lambda rows: looks.plan(rows, most))
+
+
+def uncorrected(most: int) -> Procedure:
+    return Procedure(f"the same looks, at most {most}, each at 5 %", until(most).looks, share=1.0)
+
+
+def fixed(runs: int) -> Procedure:
+    return Procedure(f"{runs} runs", lambda rows: Looks((runs,)))
+
+
+PROCEDURES = [
+    *(fixed(runs) for runs in (10, 20, 40)),
+    *(until(most) for most in (20, 40, 100)),
+    uncorrected(40),
+]
+
+
+class Ended(NamedTuple):
+    """What a row was said to be in the end, and after how many runs a side."""
+
+    kind: str
+    runs: int
+
+
+def sequential(
+    rng: random.Random,
+    procedure: Procedure,
+    changes: list[float],
+    margin: verdict.Margin = USUAL,
+) -> list[Ended]:
+    """One report whose open rows are run again: all its rows, a row for each change in ns."""
+    plan, share = procedure.of(len(changes))
+    sides: list[tuple[list[float], list[float]]] = [([], []) for _ in changes]
+    cases: dict[int, verdict.Case] = {}
+    undecided = looks.Undecided[int]()
+    again = list(range(len(changes)))
+    kinds: list[verdict.Kind] = []
+    for runs in plan.at:
+        for row in again:
+            before, after = sides[row]
+            more = runs - len(before)
+            before += [load(rng) for _ in range(more)]
+            after += [load(rng) + changes[row] for _ in range(more)]
+            pooled = verdict.noise([before, after])
+            it = verdict.judge(before, after, pooled, share)
+            cases[row] = verdict.Case(it, pooled, margin.log(median(before)))
+        decisions, _ = verdict.decide_all([cases[row] for row in range(len(changes))])
+        kinds = [decision.kind for decision in decisions]
+        still = set(undecided.look(dict(enumerate(kinds))))
+        again = [row for row in again if row in still]
+    return [Ended(kind, len(side[0])) for kind, side in zip(kinds, sides, strict=True)]
+
+
+def reports_of(trials: int) -> int:
+    """So many reports of `ROWS` rows for so many single rows."""
+    return max(trials // FEWER, 1)
+
+
+def until_shares(trials: int, seed: int, procedure: Procedure) -> dict[str, float]:
+    """Per cent of rows or reports, and mean numbers of runs a side."""
+    rng = random.Random(f"{seed} {procedure.name}")
+    called = {"slower", "faster"}
+
+    def one(change: float) -> list[Ended]:
+        return [sequential(rng, procedure, [change])[0] for _ in range(trials)]
+
+    def share(rows: list[Ended], *kinds: str) -> float:
+        return fmean(row.kind in kinds for row in rows) * 100
+
+    none, small, large, above = map(one, (0.0, CHANGE, LARGE, ABOVE_MARGIN))
+    fewer = range(reports_of(trials))
+    reports = [sequential(rng, procedure, [0.0] * ROWS) for _ in fewer]
+    mixed = [sequential(rng, procedure, [CHANGE] + [0.0] * (ROWS - 1)) for _ in fewer]
+    # Numbers of their own, so that what stands beside them does not depend on them.
+    other = random.Random(f"{seed} {procedure.name} no margin")
+    bare = [sequential(other, procedure, [0.0], NONE)[0] for _ in range(trials)]
+    return {
+        "false_rows_no_margin": share(bare, *called),
+        "false_rows": share(none, *called),
+        "false_reports": fmean(any(row.kind in called for row in rows) for rows in reports) * 100,
+        "false_same": share(above, "same"),
+        "same": share(none, "same"),
+        "same_runs": fmean(row.runs for row in none),
+        "found": share(small, "slower"),
+        "found_runs": fmean(row.runs for row in small),
+        "found_large": share(large, "slower"),
+        "found_large_runs": fmean(row.runs for row in large),
+        "found_among_50": share([rows[0] for rows in mixed], "slower"),
+        "found_among_50_runs": fmean(rows[0].runs for rows in mixed),
+        "others_runs": fmean(row.runs for rows in mixed for row in rows[1:]),
+    }
+
+
+#: Columns of the second table: their heads, the share, and the mean number of runs beside it.
+COLUMNS = [
+    (("called, no", "change, margin 0"), "false_rows_no_margin", None),
+    (("called, no", "change"), "false_rows", None),
+    (("any called of", "50, no change"), "false_reports", None),
+    (("+1.05 ns", "same"), "false_same", None),
+    (("no change", "same (runs)"), "same", "same_runs"),
+    (("+2 ns", "found (runs)"), "found", "found_runs"),
+    (("+5 ns", "found (runs)"), "found_large", "found_large_runs"),
+    (("+2 ns, 1 of 50", "found (runs)"), "found_among_50", "found_among_50_runs"),
+]
+
+
+def print_until(name: str, it: dict[str, float] | None = None) -> None:
+    """One procedure as a line of the second table; without figures its head."""
+    if it is None:
+        for line in (0, 1):
+            heads = "".join(f"{head[line]:>18}" for head, _, _ in COLUMNS)
+            click.echo(f"{name if line else '':40}{heads}{('others', '(runs)')[line]:>9}")
+        return
+    cells = (
+        f"{it[share]:.2f}" if runs is None else f"{it[share]:.1f} ({it[runs]:.1f})"
+        for _, share, runs in COLUMNS
+    )
+    click.echo(f"{name:40}{''.join(f'{cell:>18}' for cell in cells)}{it['others_runs']:>9.1f}")
+
+
 @click.command()
 @click.option("--trials", default=2000, show_default=True, help="Reports of each kind.")
 @click.option("--seed", default=1, show_default=True, help="Seed of all random numbers.")
@@ -85,8 +234,18 @@ def main(trials: int, seed: int, file: Path | None) -> None:
             f"   {among:13.2f}"
         )
         table.append({"before": sides[0], "after": sides[1], **row})
+    click.echo(
+        f"\nper cent of, and (mean runs a side); {reports_of(trials)} reports of {ROWS} rows"
+    )
+    print_until("procedure")
+    second = []
+    for procedure in PROCEDURES:
+        found = until_shares(trials, seed, procedure)
+        print_until(procedure.name, found)
+        second.append({"procedure": procedure.name, **found})
     if file:
-        file.write_text(json.dumps({"trials": trials, "seed": seed, "table": table}, indent=2))
+        result = {"trials": trials, "seed": seed, "table": table, "until_decided": second}
+        file.write_text(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

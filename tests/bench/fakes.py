@@ -50,6 +50,9 @@ class FakeWorker:
     asked: ClassVar[list[Request]] = []
     fails: ClassVar[str] = ""
 
+    def __init__(self, *, python: str | None = None) -> None:
+        self.python = python
+
     def __enter__(self) -> FakeWorker:
         return self
 
@@ -147,7 +150,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorker]:
     monkeypatch.setattr("pagepool.bench.cross_cpu.Worker", FakeWorker)
     monkeypatch.setattr("pagepool.bench.storm.Worker", FakeWorker)
     monkeypatch.setattr(machine, "describe", describe)
-    monkeypatch.setattr(machine, "order_cpus", lambda allowed: sorted(allowed)[::-1])
+    monkeypatch.setattr(machine, "order_cpus", lambda allowed, root=None: sorted(allowed)[::-1])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     monkeypatch.setattr(FakeWorker, "asked", [])
     monkeypatch.setattr(FakeWorker, "fails", "")

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -446,3 +447,45 @@ def test_no_counts(text: str) -> None:
 @pytest.fixture
 def start_saved(started: Start, tmp_path: Path) -> tuple[Start, Path]:
     return started, tmp_path / "kept.json"
+
+
+def test_until_decided_with_two_interpreters(bench: Bench, tmp_path: Path) -> None:
+    """A against A, for real: nobody knows the figures, so what is held is who was run how often."""
+    saved = tmp_path / "x.json"
+    result = bench(
+        "simple", "--loops", "20k", "--tests", "tasklet*,lock", "--until-decided",
+        "--max-runs", "7", "--against", f"a={sys.executable}", "--json", str(saved),
+        "--margin", "1000",
+    )  # fmt: skip
+    assert result.status == 0, result.err
+    one, other = read(str(saved)).builds
+    assert (one.label, other.label) == ("a", one.machine["pagepool"])
+    assert one.machine["interpreter"] == sys.executable and "interpreter" not in other.machine
+    assert len(one.runs) == len(other.runs) == 7
+    assert result.out.startswith(f"a -> {other.label}\n")
+    assert "round 7 of at most 7, look 1 of 1" in result.err
+
+
+def test_until_decided_on_a_terminal() -> None:
+    args = ["simple", "--loops", "2k", "--tests", "tasklet*01*", "--design", "ring,ours"]
+    status, text = on_terminal([*args, "--until-decided", "--max-runs", "6"], columns=200)
+    assert status == 0
+    assert "look 1 of 1: 1 more decided, none is open" in text or "open: tasklet" in text
+    assert "│ Verdict" in text or "┃ Verdict" in text
+    assert "Per elem" not in text
+
+
+@pytest.mark.parametrize(("output", "status"), [("/dev/full", 1), ("&-", 0)])
+def test_until_decided_when_nobody_takes_the_table(
+    tmp_path: Path, output: str, status: int
+) -> None:
+    saved = tmp_path / "x.json"
+    args = ["simple", "--loops", "2k", "--tests", "tasklet*01*", "--design", "ring,ours"]
+    args += ["--until-decided", "--max-runs", "6", "--json", str(saved)]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" >{output}', "sh", *COMMAND, *args],
+        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    assert ("standard output: No space left on device" in done.stderr) == bool(status)
+    assert [len(build.runs) for build in read(str(saved)).builds] == [6, 6]

@@ -20,7 +20,8 @@ from pagepool.bench import (
     WorkerDied,
 )
 from pagepool.cli._bench import fact_lines
-from pagepool.cli.bench import _print_table, _Session
+from pagepool.cli._session import Session
+from pagepool.cli.bench import _print_table
 from pagepool.results import jsonio
 from pagepool.results.model import Record, ResultSet
 from pagepool.results.reader import read_stream
@@ -131,7 +132,7 @@ def test_text_with_instructions_reads_back(capsys: pytest.CaptureFixture[str]) -
     measured = record("lock", 60 * 10**6, instructions=81_234_567)
     pmu = "time_bench: Type:lock PMU inst/clock81234567/220000000 = 0.369 IPC (inst per cycle)"
     stream: list[Event] = [Started(MACHINE, SETTINGS, ("lock",), 1), Recorded(1, measured, pmu)]
-    assert _Session(None, None).run(iter(stream)) == 0
+    assert Session(None, None, _print_table).run(iter(stream)) == 0
     out = capsys.readouterr().out
     results = read_stream(io.BytesIO(out.encode()), "x")
     assert not results.oddities
@@ -157,7 +158,7 @@ def test_warnings_and_statuses(capsys: pytest.CaptureFixture[str]) -> None:
         short,
         TestFailed(1, "ring", "ring: measured something else"),
     ]
-    assert _Session(None, None).run(iter(stream)) == 1
+    assert Session(None, None, _print_table).run(iter(stream)) == 1
     err = capsys.readouterr().err.splitlines()
     assert err == [
         "pagepool bench: warning: cannot pin",
@@ -168,7 +169,7 @@ def test_warnings_and_statuses(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_disturbed_test_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _Session(None, None).run(iter(events())) == 0
+    assert Session(None, None, _print_table).run(iter(events())) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert "warning: ring had to share the CPU (70% of the time was its own)" in line
 
@@ -179,7 +180,7 @@ def test_death_keeps_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFix
         raise WorkerDied("the worker died in ring, run 1: killed by SIGKILL")
 
     saved = tmp_path / "x.json"
-    assert _Session(str(saved), None).run(dying()) == 1
+    assert Session(str(saved), None, _print_table).run(dying()) == 1
     assert "the worker died in ring" in capsys.readouterr().err
     (build,) = jsonio.load(saved).builds
     assert [r.name for r in build.records] == ["lock"]

@@ -27,7 +27,8 @@ from pagepool.bench import (
 )
 from pagepool.bench.protocol import CrossCpuJob, Setup, StormJob
 from pagepool.bench.suite import rotated
-from pagepool.cli.bench import _print_cross_cpu, _print_storm, _print_table, _Session
+from pagepool.cli._session import Session
+from pagepool.cli.bench import _print_cross_cpu, _print_storm, _print_table
 from pagepool.results import jsonio
 from pagepool.results.model import Record
 from pagepool.results.reader import read_stream
@@ -47,7 +48,7 @@ def collected(events: Iterable[Event]) -> Collector:
 
 
 def session(events: Iterable[Event], label: str | None = None) -> int:
-    return _Session(None, label).run(iter(events))
+    return Session(None, label, _print_table).run(iter(events))
 
 
 # The text

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from pagepool.bench import (
     Started,
     TestFailed,
     WorkerDied,
+    greet,
     list_tests,
     run_simple,
 )
 from pagepool.bench.process import Worker
-from pagepool.bench.protocol import Done, Failed, Job, Pools, Ready, Setup
+from pagepool.bench.protocol import PROTOCOL, Done, Failed, Job, Pools, Ready, Setup
 from pagepool.results.time_bench import format_record
 
 from .conftest import is_running, wait_for
@@ -223,8 +225,8 @@ def test_each_run_has_a_process_of_its_own_that_ends(monkeypatch: pytest.MonkeyP
     pids = []
     start = Worker.__init__
 
-    def remember(self: Worker) -> None:
-        start(self)
+    def remember(self: Worker, **settings: Any) -> None:
+        start(self, **settings)
         pids.append(self.pid)
 
     monkeypatch.setattr(Worker, "__init__", remember)
@@ -238,8 +240,8 @@ def test_closing_it_early_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
     pids = []
     start = Worker.__init__
 
-    def remember(self: Worker) -> None:
-        start(self)
+    def remember(self: Worker, **settings: Any) -> None:
+        start(self, **settings)
         pids.append(self.pid)
 
     monkeypatch.setattr(Worker, "__init__", remember)
@@ -309,3 +311,67 @@ def test_python_writes_the_line_that_c_writes() -> None:
         assert timing.invoke_count == timing.loops == 10_999 * test.times
         assert timing.warning == ""
         assert (timing.pmu_line == "") == (timing.instructions is None)
+
+
+# Another interpreter's
+
+
+def interpreter(path: Path, answer: str) -> str:
+    """A program that answers the first line, whatever it is called with."""
+    path.write_text(f"#!/bin/sh\nread line\necho '{answer}'\ncat > /dev/null\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_another_interpreter_has_its_own_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ours, from a place that only this process and PYTHONPATH know.
+    (tmp_path / "only_here.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Worker("only_here") as worker, pytest.raises(WorkerDied, match="exit status 0"):
+        worker.ask(Setup(), "in a test")
+    with (
+        Worker("only_here", python=sys.executable) as worker,
+        pytest.raises(WorkerDied, match=rf"of {sys.executable} died in a test: .*only_here"),
+    ):
+        worker.ask(Setup(), "in a test")
+
+
+def test_this_pagepool_speaks_its_own_protocol() -> None:
+    assert greet(None).protocol == greet(sys.executable).protocol == PROTOCOL
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"type":"Ready","protocol":7,"version":"9.1"}',
+        '{"type":"Hello","protocol":7,"version":"9.1","what":[1]}',
+    ],
+)
+def test_another_protocol_is_refused(tmp_path: Path, answer: str) -> None:
+    python = interpreter(tmp_path / "python", answer)
+    with pytest.raises(BenchError) as raised:
+        greet(python)
+    assert str(raised.value) == (
+        f"{python}: its pagepool 9.1 speaks version 7 of the workers' protocol, this one version "
+        f"{PROTOCOL}: the two cannot be measured together"
+    )
+
+
+def test_a_pagepool_that_names_no_protocol_speaks_the_first(tmp_path: Path) -> None:
+    import msgspec
+
+    known = msgspec.to_builtins(greet(None))
+    del known["protocol"]
+    answer = msgspec.json.encode(known | {"type": "Ready", "version": "0.0.9"}).decode()
+    ready = greet(interpreter(tmp_path / "python", answer))
+    assert (ready.version, ready.protocol) == ("0.0.9", 1)
+
+
+def test_what_is_no_worker_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="with /nothing/python: No such file"):
+        greet("/nothing/python")
+    with pytest.raises(WorkerDied, match="answered nonsense while it started"):
+        greet(interpreter(tmp_path / "python", "Hello"))

@@ -21,6 +21,7 @@ from pagepool.bench.events import (
     TestStarted,
     Warned,
 )
+from pagepool.bench.rounds import SUITES, Side, Suite, run_rounds
 from pagepool.bench.simple import (
     DEFAULT_LOOPS,
     DMA,
@@ -29,7 +30,7 @@ from pagepool.bench.simple import (
     select_tests,
 )
 from pagepool.bench.storm import SPREADS, StormSummary, run_storm, summarize_storm
-from pagepool.bench.suite import DEFAULT_RUNS, MAX_LOOPS, MIN_LOOPS
+from pagepool.bench.suite import DEFAULT_RUNS, MAX_LOOPS, MAX_RUNS, MIN_LOOPS, greet
 from pagepool.bench.workload import (
     WORKLOADS,
     Ran,
@@ -48,15 +49,19 @@ __all__ = [
     "DesignStarted",
     "Event",
     "MAX_LOOPS",
+    "MAX_RUNS",
     "MIN_LOOPS",
     "Notice",
     "Ran",
     "Recorded",
     "RunStarted",
     "SPREADS",
+    "SUITES",
     "SettingsError",
+    "Side",
     "Started",
     "StormSummary",
+    "Suite",
     "Summary",
     "TestFailed",
     "TestStarted",
@@ -66,8 +71,10 @@ __all__ = [
     "build_label",
     "WorkloadCollector",
     "WorkloadEvent",
+    "greet",
     "list_tests",
     "run_cross_cpu",
+    "run_rounds",
     "run_simple",
     "run_storm",
     "run_workload",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import median_low
 from typing import NamedTuple
 
-from pagepool.bench.events import Event, Recorded, Started, TestFailed
+from pagepool.bench.events import DesignStarted, Event, Recorded, Started, TestFailed
 from pagepool.bench.simple import MIN_CPU_SHARE
 from pagepool.results.model import SHORT_PERIOD, Build, Machine, Record, ResultSet, Run
 
@@ -40,6 +40,7 @@ class Collector:
         self.settings: Machine = {}
         self.failed: list[TestFailed] = []
         self.designs: tuple[str, ...] = ("ring",)
+        self._facts: dict[str, Machine] = {}
         self._runs: dict[str, dict[int, list[Record]]] = {}
         self._shares: dict[str, float] = {}
 
@@ -48,6 +49,8 @@ class Collector:
         if isinstance(event, Started):
             self.machine, self.settings = event.machine, event.settings
             self.designs = event.designs
+        elif isinstance(event, DesignStarted):
+            self._facts.setdefault(event.design, {}).update(event.facts)
         elif isinstance(event, Recorded):
             name = event.record.name
             runs = self._runs.setdefault(event.design, {})
@@ -55,6 +58,19 @@ class Collector:
             self._shares[name] = min(event.cpu_share, self._shares.get(name, 1.0))
         elif isinstance(event, TestFailed):
             self.failed.append(event)
+
+    def facts(self, design: str) -> Machine:
+        """What is known of the machine and of one design on it."""
+        return self.machine | self._facts.get(design, {})
+
+    def shared_facts(self) -> Machine:
+        """What is so for all designs."""
+        known = [self.facts(design) for design in self.designs]
+        return {
+            key: value
+            for key, value in known[0].items()
+            if all(facts.get(key) == value for facts in known)
+        }
 
     @property
     def records(self) -> list[Record]:
@@ -78,9 +94,7 @@ class Collector:
         builds = []
         for design in self.designs:
             runs = tuple(Run(tuple(records), self.settings) for records in self.of(design))
-            machine = self.machine
-            if len(self.designs) > 1:
-                machine = {**machine, "design": design}
+            machine = self.facts(design)
             name = build_label(design, self.designs, prefix) or label
             if runs:
                 builds.append(Build(name, runs, machine.get("kernel"), machine=machine))

@@ -39,14 +39,15 @@ def run_cross_cpu(
     stats: bool = True,
     checked: bool = False,
     oversubscribe: bool = False,
+    python: str | None = None,
 ) -> Generator[Event, None, None]:
     """Run the benchmark and yield what happens: `pagepool.bench.events`, `Started` first.
 
     ``loops`` are the pages of each of the ``returning`` CPUs; each run has all ``designs``, and
     of each the hand-over alone just before it. Settings are checked at once: raises
     `SettingsError`, also when there are fewer CPUs than returning ones and a consumer, unless
-    ``oversubscribe``. While it runs it raises `WorkerDied` and `BenchError`. Closing the generator
-    ends the worker process.
+    ``oversubscribe``. ``python`` as in `run_simple`. While it runs it raises `WorkerDied` and
+    `BenchError`. Closing the generator ends the worker process.
     """
     suite.check_counts(loops, runs)
     several = suite.check_designs(designs)
@@ -56,7 +57,8 @@ def run_cross_cpu(
     chosen = suite.choose_cpus(returning + 1, what, oversubscribe)
     # The best CPU is the consumer's, the last in the list.
     cpus = None if chosen is None else (*sorted(chosen[1:]), chosen[0])
-    return _run(returning, loops, runs, several, Pools(stats=stats, checked=checked), cpus, what)
+    pools = Pools(stats=stats, checked=checked)
+    return _run(returning, loops, runs, several, pools, cpus, what, python)
 
 
 def _run(
@@ -67,11 +69,12 @@ def _run(
     pools: Pools,
     cpus: tuple[int, ...] | None,
     what: str,
+    python: str | None,
 ) -> Generator[Event, None, None]:
     consumer = None if cpus is None else cpus[-1]
     mark = suite.oversubscribed(what) if cpus is None else ""
     for run in range(1, runs + 1):
-        with Worker() as worker:
+        with Worker(python=python) as worker:
             ready = suite.start(worker, consumer, pools)
             if run == 1:
                 settings = {
@@ -79,7 +82,7 @@ def _run(
                     "loops": str(loops),
                     "returning_cpus": str(returning),
                 }
-                machine = _facts(ready, designs, pools, cpus, mark)
+                machine = _facts(ready, designs, pools, python, cpus, mark)
                 yield Started(machine, settings, (HANDOVER_NAME, NAME), runs, designs)
                 yield from suite.doubts(ready, consumer, pools)
                 if mark:
@@ -139,10 +142,15 @@ def _count_lines(name: str, done: CpusDone) -> list[str]:
 
 
 def _facts(
-    ready: Ready, designs: tuple[str, ...], pools: Pools, cpus: tuple[int, ...] | None, mark: str
+    ready: Ready,
+    designs: tuple[str, ...],
+    pools: Pools,
+    python: str | None,
+    cpus: tuple[int, ...] | None,
+    mark: str,
 ) -> Machine:
     pool = f"pool_size {_loops.CROSS_CPU_POOL_SIZE}, of which the pool makes {_loops.MAX_POOL_SIZE}"
-    facts = suite.facts(ready, designs, pool, pools)
+    facts = suite.facts(ready, designs, pool, pools, python)
     if cpus is not None:
         returning = ",".join(map(str, cpus[:-1]))
         facts["pinned cpu"] = f"{cpus[-1]} allocates, {returning} return"

@@ -11,7 +11,9 @@ from pagepool.results.model import Machine, Record
 class Started(msgspec.Struct, frozen=True):
     """The first event: where it runs, what will be run, and how.
 
-    Each run has all ``tests`` in all ``designs``; these have one name each in comparisons.
+    Each run has all ``tests`` in all ``designs``; these have one name each in comparisons. What is
+    compared may be other than designs, see `pagepool.bench.rounds`; the names are then those of its
+    sides. ``runs``: so many, or at most so many.
     """
 
     machine: Machine
@@ -28,10 +30,14 @@ class RunStarted(msgspec.Struct, frozen=True):
 
 
 class DesignStarted(msgspec.Struct, frozen=True):
-    """A design's part of a run begins; only where several designs are run."""
+    """A design's part of a run begins; only where several designs are run.
+
+    ``facts``: what is known of it, beside what `Started` says of the machine.
+    """
 
     run: int
     design: str
+    facts: Machine = {}
 
 
 class Notice(msgspec.Struct, frozen=True):

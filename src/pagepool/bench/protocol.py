@@ -3,6 +3,10 @@
 
 The parent sends a `Setup` and is answered by a `Ready`; then, as often as it likes, a `Job`,
 answered by a `Done` or a `Failed`. At the end of its input the worker exits, at once.
+
+The worker may be that of another pagepool, which runs under an interpreter of its own. So what is
+said has a version, `PROTOCOL`: it goes up whenever a message changes so that an older side would
+misread it. A pagepool whose `Ready` does not name any speaks the first.
 """
 
 from __future__ import annotations
@@ -10,6 +14,9 @@ from __future__ import annotations
 import msgspec
 
 from pagepool.bench._workloads import Outcome
+
+#: The version of all that is below.
+PROTOCOL = 1
 
 
 class Pools(msgspec.Struct, frozen=True):
@@ -80,7 +87,8 @@ class Ready(msgspec.Struct, tag=True):
 
     ``cpu`` is where it is pinned, ``None`` for ``pin_error``'s reason. ``counter_khz`` is
     measured, 0 without a counter. ``pmu_error`` is an errno, 0 where instructions can be counted.
-    ``dma`` and ``checked`` are what the pools turn out to be, in words.
+    ``dma`` and ``checked`` are what the pools turn out to be, in words. ``protocol``: `PROTOCOL`
+    of the worker.
     """
 
     cpu: int | None
@@ -92,6 +100,14 @@ class Ready(msgspec.Struct, tag=True):
     pmu_error: int
     dma: str
     checked: str
+    protocol: int = 1
+
+
+class Greeting(msgspec.Struct):
+    """What can be read of a `Ready` of any version."""
+
+    protocol: int = 1
+    version: str = "?"
 
 
 class Done(msgspec.Struct, tag=True):

@@ -65,6 +65,7 @@ def run_simple(
     tracking: bool = True,
     checked: bool = False,
     cpu: int | None = None,
+    python: str | None = None,
 ) -> Generator[Event, None, None]:
     """Run the benchmark and yield what happens: `pagepool.bench.events`, `Started` first.
 
@@ -73,8 +74,9 @@ def run_simple(
     of the pools, all of them in each run; ``stats`` off makes pools without statistics; ``dma`` is
     one of `DMA`, and ``tracking`` off makes pools that do not know which pages they have mapped;
     ``checked`` makes checked pools, whose figures are not the pool's; ``cpu`` is the CPU to run on,
-    chosen if not given. Settings are checked at once: raises `SettingsError`. While it runs it
-    raises `WorkerDied` and `BenchError`. Closing the generator ends the worker process.
+    chosen if not given; ``python`` is the interpreter whose pagepool is measured, this one if not
+    given. Settings are checked at once: raises `SettingsError`. While it runs it raises
+    `WorkerDied` and `BenchError`. Closing the generator ends the worker process.
     """
     suite.check_counts(loops, runs)
     several = suite.check_designs(designs)
@@ -90,19 +92,25 @@ def run_simple(
         raise SettingsError(
             f"CPU {cpu} is not one that this process may use: {machine.format_cpu_list(allowed)}"
         )
-    return _run(loops, runs, chosen, several, Pools(stats, dma, tracking, checked), cpu)
+    return _run(loops, runs, chosen, several, Pools(stats, dma, tracking, checked), cpu, python)
 
 
 def _run(
-    loops: int, runs: int, tests: list[Test], designs: tuple[str, ...], pools: Pools, cpu: int
+    loops: int,
+    runs: int,
+    tests: list[Test],
+    designs: tuple[str, ...],
+    pools: Pools,
+    cpu: int,
+    python: str | None,
 ) -> Generator[Event, None, None]:
     for run in range(1, runs + 1):
-        with Worker() as worker:
+        with Worker(python=python) as worker:
             ready = suite.start(worker, cpu, pools)
             if run == 1:
                 settings = {"suite": "simple", "loops": str(loops)}
                 names = tuple(test.name for test in tests)
-                yield Started(_facts(ready, designs, pools), settings, names, runs, designs)
+                yield Started(_facts(ready, designs, pools, python), settings, names, runs, designs)
                 yield from suite.doubts(ready, cpu, pools)
             yield RunStarted(run)
             for design in suite.rotated(designs, run):
@@ -146,8 +154,8 @@ def _record(done: Done) -> Record:
     )
 
 
-def _facts(ready: Ready, designs: tuple[str, ...], pools: Pools) -> Machine:
+def _facts(ready: Ready, designs: tuple[str, ...], pools: Pools, python: str | None) -> Machine:
     pool = f"pool_size {_loops.POOL_SIZE}, {_loops.PREFILL} pages in circulation"
-    facts = suite.facts(ready, designs, pool, pools)
+    facts = suite.facts(ready, designs, pool, pools, python)
     facts["rcu"] = "not measured, the pool has no read-side sections"
     return facts

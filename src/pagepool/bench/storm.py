@@ -43,14 +43,16 @@ def run_storm(
     stats: bool = True,
     checked: bool = False,
     oversubscribe: bool = False,
+    python: str | None = None,
 ) -> Generator[Event, None, None]:
     """Run the benchmark and yield what happens: `pagepool.bench.events`, `Started` first.
 
     ``loops`` are the pages that each producer returns, rounded up to whole rounds of ``pages``;
     each run has all ``designs``, each with all numbers of ``producers``. ``spread`` is one of
     `SPREADS`; ``bulk`` puts so many pages at once. Settings are checked at once: raises
-    `SettingsError`, also when there are fewer CPUs than producers, unless ``oversubscribe``. While
-    it runs it raises `WorkerDied` and `BenchError`. Closing the generator ends the worker process.
+    `SettingsError`, also when there are fewer CPUs than producers, unless ``oversubscribe``.
+    ``python`` as in `run_simple`. While it runs it raises `WorkerDied` and `BenchError`. Closing
+    the generator ends the worker process.
     """
     suite.check_counts(loops, runs)
     several = suite.check_designs(designs)
@@ -87,18 +89,18 @@ def run_storm(
                 bulk=bulk or 0,
             )
         )
-    return _run(jobs, runs, several, Pools(stats=stats, checked=checked), oversubscribe)
+    return _run(jobs, runs, several, Pools(stats=stats, checked=checked), python)
 
 
 def _run(
-    jobs: list[StormJob], runs: int, designs: tuple[str, ...], pools: Pools, oversubscribe: bool
+    jobs: list[StormJob], runs: int, designs: tuple[str, ...], pools: Pools, python: str | None
 ) -> Generator[Event, None, None]:
     pinned = [job for job in jobs if job.cpus is not None]
     over = ", ".join(str(job.producers) for job in jobs if job.cpus is None)
     mark = suite.oversubscribed(f"{over} producers") if over else ""
     for run in range(1, runs + 1):
         # Threads that are not pinned run where this process may; those that are say where.
-        with Worker() as worker:
+        with Worker(python=python) as worker:
             cpu = pinned[0].cpus[0] if pinned and pinned[0].cpus and not over else None
             ready = suite.start(worker, cpu, pools)
             if run == 1:
@@ -107,7 +109,7 @@ def _run(
                     "loops": str(jobs[0].loops),
                     "producers": ",".join(str(job.producers) for job in jobs),
                 }
-                machine = _facts(ready, designs, pools, jobs, mark)
+                machine = _facts(ready, designs, pools, python, jobs, mark)
                 names = tuple(_title(job) for job in jobs)
                 yield Started(machine, settings, names, runs, designs)
                 yield from suite.doubts(ready, cpu, pools)
@@ -165,9 +167,14 @@ def _one_job(worker: Worker, run: int, job: StormJob, design: str) -> Generator[
 
 
 def _facts(
-    ready: Ready, designs: tuple[str, ...], pools: Pools, jobs: list[StormJob], mark: str
+    ready: Ready,
+    designs: tuple[str, ...],
+    pools: Pools,
+    python: str | None,
+    jobs: list[StormJob],
+    mark: str,
 ) -> Machine:
-    facts = suite.facts(ready, designs, f"pool_size {_loops.STORM_POOL_SIZE}", pools)
+    facts = suite.facts(ready, designs, f"pool_size {_loops.STORM_POOL_SIZE}", pools, python)
     most = max((job.cpus for job in jobs if job.cpus is not None), key=len, default=())
     facts["pinned cpu"] = f"{','.join(map(str, most))} return" if most else "none"
     block = f"in blocks of {_loops.STORM_BLOCK}"

@@ -83,6 +83,15 @@ def start(worker: Worker, cpu: int | None, pools: Pools) -> Ready:
     return ready
 
 
+def greet(python: str | None) -> Ready:
+    """What the pagepool of an interpreter (``None``: this one) says of itself.
+
+    Raises `BenchError`.
+    """
+    with Worker(python=python) as worker:
+        return start(worker, None, Pools())
+
+
 def doubts(ready: Ready, cpu: int | None, pools: Pools) -> Iterator[Warned]:
     """What is doubtful from the start."""
     if ready.pin_error:
@@ -91,9 +100,17 @@ def doubts(ready: Ready, cpu: int | None, pools: Pools) -> Iterator[Warned]:
         yield Warned("PAGEPOOL_CHECKED is set: these are not the pool's figures")
 
 
-def facts(ready: Ready, designs: tuple[str, ...], pool: str, pools: Pools) -> Machine:
-    """The machine, and what is measured on it; with the design, if there is one only."""
+def facts(
+    ready: Ready, designs: tuple[str, ...], pool: str, pools: Pools, python: str | None
+) -> Machine:
+    """The machine, and what is measured on it; with the design, if there is one only.
+
+    ``python``: the interpreter of the worker, if it is not this one.
+    """
     result = machine.describe(ready.cpu)
+    if python is not None:
+        result.pop("python", None)  # which is ours
+        result["interpreter"] = machine.one_line(python)
     counter = ready.counter
     if ready.counter_khz:
         counter += f" at {ready.counter_khz / 1e6:.2f} GHz, measured"
@@ -123,7 +140,7 @@ def begin_design(
 ) -> Iterator[DesignStarted | Notice]:
     """One design of a run begins; to a reader of the text that is a run of its own."""
     if len(designs) > 1:
-        yield DesignStarted(run, design)
+        yield DesignStarted(run, design, {"design": design})
     yield Notice(run, loaded)
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from pagepool.bench import _loops, _workloads
 from pagepool.bench.protocol import (
+    PROTOCOL,
     Answer,
     CpuDone,
     CpusDone,
@@ -113,6 +114,7 @@ def _set_up(setup: Setup) -> Ready:
         pmu_error=_loops.pmu_error(),
         dma=_loops.dma_text(setup.pools.dma, setup.pools.tracking),
         checked=_loops.checked_text(setup.pools.checked),
+        protocol=PROTOCOL,
     )
 
 

@@ -12,13 +12,11 @@ from typing import Any, NoReturn
 import click
 
 from pagepool.cli._output import FAILURE, complain, fail, split_globs
-from pagepool.compare import formats, report, selection
-from pagepool.compare.verdict import Margin, Verdict
+from pagepool.cli._verdicts import fail_on_option, failures, margin_option
+from pagepool.compare import report, selection
+from pagepool.compare.verdict import Margin
 from pagepool.results.errors import ResultsError
 from pagepool.results.reader import read_all, same_file
-
-#: What --fail-on may name.
-KINDS = ("slower", "faster", "inconclusive", "unstable")
 
 
 @dataclass(frozen=True)
@@ -54,33 +52,6 @@ class Compared:
         sys.exit(self.status or (1 if self.failing else 0))
 
 
-def _margin(context: click.Context, option: click.Parameter, text: str) -> Margin:
-    figures = text.split(",")
-    try:
-        values = [float(figure) for figure in figures]
-    except ValueError:
-        values = []
-    if not 1 <= len(values) <= 2 or not all(0 <= value < 1e6 for value in values):
-        fail(f"--margin {text}: give per cent, and nanoseconds if you like, as in 1,0.2")
-    return Margin(*values) if len(values) > 1 else Margin(values[0], 0.0)
-
-
-def _fail_on(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float]:
-    wanted: dict[str, float] = {}
-    if text is None:
-        return wanted
-    for part in text.split(","):
-        kind, _, percent = part.strip().partition(":")
-        try:
-            least = float(percent) if percent else 0.0
-        except ValueError:
-            least = -1.0
-        if kind not in KINDS or not 0 <= least < 1e6:
-            fail(f"--fail-on {text}: give some of {', '.join(KINDS)}, as in slower:5")
-        wanted[kind] = least
-    return wanted
-
-
 #: In the order of the help.
 _PARAMETERS = (
     click.argument("files", metavar="BEFORE[@BUILD] AFTER[@BUILD]...", nargs=-1, required=True),
@@ -109,21 +80,8 @@ _PARAMETERS = (
         multiple=True,
         help="Tests that do not touch what was changed, beside for_loop, atomic_inc, lock and rcu.",
     ),
-    click.option(
-        "--margin",
-        metavar="PERCENT[,NS]",
-        default="1,0.2",
-        show_default=True,
-        callback=_margin,
-        help="What is no change: per cent, or nanoseconds if that is more.",
-    ),
-    click.option(
-        "--fail-on",
-        "fail_on",
-        metavar="KIND[:PERCENT],...",
-        callback=_fail_on,
-        help="Exit with 1 if a row is so: slower, slower:5, faster, inconclusive, unstable.",
-    ),
+    margin_option,
+    fail_on_option,
     click.option("--output", metavar="FILE", help="Write to a file instead of standard output."),
 )
 
@@ -199,16 +157,10 @@ def _compare(
         if oddity.code == "too-many":
             complain(oddity)
             status = FAILURE
-    failing = [
-        f"{comparison.before.name} -> {comparison.after.name}: {row.name}: {row.verdict.kind}"
-        f"{formats.by(row.verdict)}"
-        for comparison in found.comparisons
-        for row in comparison.rows
-        if row.verdict and row.verdict.kind in fail_on and _by_much(row.verdict, fail_on)
-    ]
+    failing = tuple(failures(found, fail_on))
     options = _options(metric, tests, series, controls, margin)
     timed = tuple(report.with_times(chosen))
-    return Compared(files, timed, found, status, tuple(failing), options)
+    return Compared(files, timed, found, status, failing, options)
 
 
 def _options(
@@ -221,7 +173,3 @@ def _options(
     if margin != Margin():
         words += ["--margin", f"{margin.percent:.12g},{margin.ns:.12g}"]
     return tuple(words)
-
-
-def _by_much(it: Verdict, fail_on: dict[str, float]) -> bool:
-    return it.percent is None or abs(it.percent.estimate) >= fail_on[it.kind]

@@ -5,22 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pagepool.cli import workload
-from pagepool.cli._bench import JsonFile, Progress, Wrong, count, fact_lines, say
+from pagepool.cli import _sides, workload
+from pagepool.cli._bench import Wrong, count, say
 from pagepool.cli._output import INTERRUPTED, split_globs
+from pagepool.cli._session import Session
 
 if TYPE_CHECKING:
     from pagepool.bench import Collector, Event
-    from pagepool.results.model import Machine
+    from pagepool.bench.rounds import Next
+    from pagepool.cli._sides import Asked
 
 #: Facts that the table on a terminal shows below itself; the text on a pipe has all of them.
 _SHOWN = (
@@ -139,6 +138,7 @@ _oversubscribe = click.option(
 @click.option(
     "--cpu", type=click.IntRange(min=0), metavar="N", help="Run on this CPU; else one is chosen."
 )
+@_sides.options
 @_json
 @_label
 @click.option("--list", "list_only", is_flag=True, help="List the tests and exit.")
@@ -155,6 +155,7 @@ def simple(
     json_path: str | None,
     label: str | None,
     list_only: bool,
+    **asked: Any,
 ) -> None:
     """Allocate and return on one CPU: direct, through the ring, past the pool.
 
@@ -180,6 +181,7 @@ def simple(
             json_path,
             label,
             list_only,
+            _sides.Asked(**asked),
         )
     except KeyboardInterrupt:  # before the first test, or after the last one
         _interrupted()
@@ -195,6 +197,7 @@ def _simple(
     json_path: str | None,
     label: str | None,
     list_only: bool,
+    asked: Asked,
 ) -> None:
     from pagepool import bench
 
@@ -205,27 +208,65 @@ def _simple(
             return
     except bench.SettingsError as error:
         raise Wrong(str(error)) from None
-    _run(bench.run_simple, settings, json_path, label, _print_table)
+    _run("simple", settings, json_path, label, _print_table, asked)
 
 
 def _run(
-    suite: Callable[..., Generator[Event, None, None]],
+    name: str,
     settings: dict[str, Any],
     json_path: str | None,
     label: str | None,
     table: Callable[[Collector], None],
+    asked: Asked,
 ) -> NoReturn:
     """Run a suite to its end, and exit."""
     from pagepool import bench
 
-    try:
-        events = suite(**settings)
-    except bench.SettingsError as error:
-        raise Wrong(str(error)) from None
+    _sides.check(asked)
     if label is not None and not (label.strip() and label.isprintable()):
         raise Wrong("--label must be printable and not empty")
+    try:
+        events = _events(name, settings, asked, lambda run: session.more(run))
+    except bench.SettingsError as error:
+        raise Wrong(str(error)) from None
+    session = _session(name, json_path, label, table, settings["runs"], asked)
     with contextlib.closing(events):
-        sys.exit(_Session(json_path, label, table).run(events))
+        sys.exit(session.run(events))
+
+
+def _events(
+    name: str, settings: dict[str, Any], asked: Asked, more: Next
+) -> Generator[Event, None, None]:
+    """What is run: a suite by itself with its designs, or its sides in rounds."""
+    from pagepool import bench
+
+    suite = bench.SUITES[name]
+    if not (asked.until_decided or asked.vary or asked.against):
+        return suite.run(**settings)
+    sides = _sides.sides(name, settings["designs"], asked)
+    if asked.until_decided and len(sides) < 2:
+        raise Wrong(
+            "--until-decided needs two sides to compare: --design A,B, --vary NAME=A,B or "
+            "--against PYTHON"
+        )
+    most = asked.most if asked.until_decided else settings["runs"]
+    return bench.run_rounds(suite, sides, settings, most, more)
+
+
+def _session(
+    name: str,
+    json_path: str | None,
+    label: str | None,
+    table: Callable[[Collector], None],
+    runs: int,
+    asked: Asked,
+) -> Session:
+    if asked.until_decided:
+        from pagepool.bench import SUITES
+        from pagepool.cli._until import UntilSession
+
+        return UntilSession(json_path, label, name, SUITES[name], asked)
+    return Session(json_path, label, table, runs)
 
 
 @command.command("cross-cpu")
@@ -243,6 +284,7 @@ def _run(
 @_no_stats
 @_checked
 @_oversubscribe
+@_sides.options
 @_json
 @_label
 def cross_cpu(
@@ -255,6 +297,7 @@ def cross_cpu(
     oversubscribe: bool,
     json_path: str | None,
     label: str | None,
+    **asked: Any,
 ) -> None:
     """Allocate on one CPU, return on others.
 
@@ -266,8 +309,6 @@ def cross_cpu(
     Output and exit status are those of 'bench simple'; more CPUs than there are is status 2,
     unless --oversubscribe. 'taskset -c LIST' chooses the CPUs.
     """
-    from pagepool import bench
-
     settings = {
         "returning": returning_cpus,
         "loops": loops,
@@ -278,7 +319,7 @@ def cross_cpu(
         "oversubscribe": oversubscribe,
     }
     try:
-        _run(bench.run_cross_cpu, settings, json_path, label, _print_cross_cpu)
+        _run("cross-cpu", settings, json_path, label, _print_cross_cpu, _sides.Asked(**asked))
     except KeyboardInterrupt:
         _interrupted()
 
@@ -317,6 +358,7 @@ def cross_cpu(
 @_no_stats
 @_checked
 @_oversubscribe
+@_sides.options
 @_json
 @_label
 def storm(
@@ -332,6 +374,7 @@ def storm(
     oversubscribe: bool,
     json_path: str | None,
     label: str | None,
+    **asked: Any,
 ) -> None:
     """Return pages from several CPUs, all at once.
 
@@ -342,8 +385,6 @@ def storm(
     Output and exit status are those of 'bench simple'; more producers than CPUs is status 2,
     unless --oversubscribe. 'taskset -c LIST' chooses the CPUs.
     """
-    from pagepool import bench
-
     settings = {
         "producers": producers,
         "loops": loops,
@@ -357,176 +398,9 @@ def storm(
         "oversubscribe": oversubscribe,
     }
     try:
-        _run(bench.run_storm, settings, json_path, label, _print_storm)
+        _run("storm", settings, json_path, label, _print_storm, _sides.Asked(**asked))
     except KeyboardInterrupt:
         _interrupted()
-
-
-class _Session:
-    """One invocation: takes the events, prints, and keeps what was measured."""
-
-    def __init__(
-        self,
-        json_path: str | None,
-        label: str | None,
-        table: Callable[[Collector], None] | None = None,
-    ) -> None:
-        from pagepool.bench import Collector
-
-        self._to_stdout = json_path == "-"
-        self._file = None if json_path in (None, "-") else JsonFile(str(json_path))
-        self._given_label = label
-        self._stem = "pagepool" if self._file is None else Path(str(json_path)).stem
-        self._table = table or _print_table
-        self._headed: set[str] = set()
-        self._collector: Collector = Collector()
-        # sys.stdout is None where file descriptor 1 was closed (>&-): then nobody wants to know.
-        self._terminal = bool(sys.stdout) and sys.stdout.isatty() and not self._to_stdout
-        self._warned: list[str] = []
-
-    def run(self, events: Iterator[Event]) -> int:
-        """Take all events. Returns the exit status."""
-        from pagepool.bench import BenchError
-
-        status = 0
-        try:
-            with Progress() as progress:
-                for event in events:
-                    self._collector.add(event)
-                    progress.show(event)
-                    self._print(event, progress)
-        except KeyboardInterrupt:
-            status = INTERRUPTED
-        except BenchError as error:
-            status = 1
-            say(str(error))
-        except OSError as error:
-            return self._output_gone(error)
-        # From here on everything is quick, and must not be lost.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            return self._finish(status)
-        except OSError as error:
-            return self._output_gone(error)
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def _output_gone(self, error: OSError) -> int:
-        """Standard output takes no more. ``| head`` is a quiet end; the records are kept."""
-        if not isinstance(error, BrokenPipeError):
-            say(f"standard output: {error.strerror or error}")
-        # What is still in the buffer must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        self._write_json()
-        return 1
-
-    def _print(self, event: Event, bar: Progress) -> None:
-        from pagepool import bench
-        from pagepool.results.time_bench import format_record
-
-        if isinstance(event, bench.Warned):
-            self._warned.append(event.text)
-            if not self._terminal:
-                say(f"warning: {event.text}", bar)
-        elif isinstance(event, bench.TestFailed):
-            say(event.text, bar)
-        elif self._terminal or self._to_stdout:
-            return
-        elif isinstance(event, bench.Started):
-            if len(event.designs) == 1:
-                self._head(event.machine | event.settings, event.designs[0])
-        elif isinstance(event, bench.DesignStarted):
-            # All facts stand in front of each design once: to a reader it is a build of its own.
-            collector, facts = self._collector, {"design": event.design}
-            if event.design not in self._headed:
-                self._headed.add(event.design)
-                facts = collector.machine | facts | collector.settings
-            self._head(facts, event.design)
-        elif isinstance(event, bench.Notice):
-            click.echo(event.text)
-        elif isinstance(event, bench.Recorded):
-            click.echo(format_record(event.record))
-            if event.pmu_line:
-                click.echo(event.pmu_line)
-
-    def _head(self, facts: Machine, design: str) -> None:
-        from pagepool.bench import build_label
-
-        label = build_label(design, self._collector.designs, self._given_label)
-        for line in fact_lines(facts, label):
-            click.echo(line)
-
-    def _finish(self, status: int) -> int:
-        collector = self._collector
-        written = self._write_json()
-        if self._terminal:
-            if collector.records:
-                self._table(collector)
-            for text in self._warned:
-                say(f"warning: {text}")
-        short = collector.too_short()
-        if short:
-            say(_short_warning(short, collector))
-        if disturbed := collector.disturbed():
-            say(_disturbed_warning(disturbed, collector.settings.get("suite", "simple")))
-        if status == INTERRUPTED:
-            records = len(collector.records)
-            what = "nothing was measured" if not records else f"{records} records were kept"
-            say(f"interrupted: {what}")
-        elif status == 0 and (collector.failed or not written):
-            status = 1
-        return status
-
-    def _write_json(self) -> bool:
-        from pagepool.results import jsonio
-
-        file, self._file = self._file, None
-        if not self._collector.records:
-            if file is not None:
-                file.abandon()
-            return True
-        if file is None and not self._to_stdout:
-            return True
-        text = jsonio.dumps(self._collector.results(self._stem, self._given_label))
-        if file is not None:
-            return file.write(text)
-        self._to_stdout = False
-        click.echo(text, nl=False)
-        return True
-
-
-def _short_warning(short: list[tuple[str, float]], collector: Collector) -> str:
-    from pagepool.bench import MAX_LOOPS
-    from pagepool.results.model import SHORT_PERIOD
-
-    name, seconds = min(short, key=lambda item: item[1])
-    loops = int(collector.settings["loops"])
-    # Twice what is needed, to one digit: nobody types 38461538.
-    need = loops * SHORT_PERIOD / max(seconds, 1e-9) * 2
-    digit = 10 ** (len(str(int(need))) - 1)
-    better = min(-int(-need // digit) * digit, MAX_LOOPS)
-    others = f" and {len(short) - 1} more" if len(short) > 1 else ""
-    return (
-        f"warning: {name}{others} ran for less than {SHORT_PERIOD} s ({seconds:.4f} s): "
-        f"too short to trust; try --loops {_compact(better)}"
-    )
-
-
-def _disturbed_warning(disturbed: list[tuple[str, float]], suite: str) -> str:
-    name, share = min(disturbed, key=lambda item: item[1])
-    others = f" and {len(disturbed) - 1} more" if len(disturbed) > 1 else ""
-    return (
-        f"warning: {name}{others} had to share the CPU ({share:.0%} of the time was its own): "
-        "stop other programs, or choose "
-        + ("another CPU with --cpu" if suite == "simple" else "other CPUs with taskset")
-    )
-
-
-def _compact(count: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if count >= size and count % size == 0:
-            return f"{count // size}{unit}"
-    return str(count)
 
 
 def _printed(ns: float) -> str:
@@ -572,9 +446,10 @@ def _print_facts(collector: Collector) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
+    facts = collector.shared_facts()
     for key in _SHOWN:
-        if key in collector.machine:
-            console.print(Text(f"{key}: {collector.machine[key]}", style="dim"))
+        if key in facts:
+            console.print(Text(f"{key}: {facts[key]}", style="dim"))
 
 
 def _print_simple(collector: Collector, design: str, which: str) -> None:
@@ -625,7 +500,8 @@ def _ratio(value: float | None) -> str:
 
 
 def _mark(collector: Collector) -> str:
-    return ", OVERSUBSCRIBED" if collector.machine.get("oversubscribed", "no") != "no" else ""
+    oversubscribed = collector.shared_facts().get("oversubscribed", "no")
+    return ", OVERSUBSCRIBED" if oversubscribed != "no" else ""
 
 
 def _print_cross_cpu(collector: Collector) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from pagepool.compare import statistics, verdict
+from pagepool.compare import looks, statistics, verdict
 from pagepool.compare.statistics import Interval
 from pagepool.compare.verdict import Case, Decision, Judgement, Margin, Noise, Verdict
 from pagepool.results.model import Build, Key
@@ -152,6 +152,8 @@ def _judge_all(between: Between, pool: Pool, margin: Margin) -> list[_Open | Non
     """Each row by itself; ``None``: it is a control, or has no times."""
     unlike = not alike(between.before, between.after)
     noises = pool.of(between.before)
+    looked = looks.of_pair(between.before, between.after)
+    share = looked[0].share if looked else 1.0
     moves = [abs(by) for row in between.comparison.controls if (by := moved(row)) is not None]
     controls = max(moves, default=None)
     opened: list[_Open | None] = []
@@ -162,7 +164,7 @@ def _judge_all(between: Between, pool: Pool, margin: Margin) -> list[_Open | Non
             continue
         metric, before, after = found
         noise = noises.get(row.key)
-        it = verdict.judge(before.values, after.values, noise)
+        it = verdict.judge(before.values, after.values, noise, share)
         if unlike:
             it = msgspec.structs.replace(it, method="none", p=None)
         limit = margin.log(median(before.values) if metric == "ns" else None)
@@ -197,7 +199,7 @@ def _in(it: Judgement, pair: Pair) -> Interval | None:
     if before is None or after is None or effect is None or not math.isfinite(effect.low):
         return None
     if it.method == "ranks":
-        return statistics.shift(before.values, after.values, verdict.ALPHA)
+        return statistics.shift(before.values, after.values, verdict.ALPHA * it.share)
     middle = median(before.values)
     return Interval(*(middle * math.expm1(log) for log in effect))
 

@@ -80,7 +80,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """What is said of one row.
 
     ``percent``, ``ns``, ``cycles``: by how much after is above before, with its 95 % interval.
-    ``p`` as of this row alone, ``p_adjusted`` for all rows of the report. ``smallest``: per cent,
+    ``p`` as of this row alone (where its runs were looked at several times, of all these looks
+    together), ``p_adjusted`` for all rows of the report. ``smallest``: per cent,
     the change that so many runs find with a chance of 80 %. ``more_runs``: so many more on each
     side would decide; ``None`` where that is not known or does not matter. ``why`` goes on after
     the word.
@@ -99,13 +100,18 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What the runs of one row say by themselves. Logarithms of after / before."""
+    """What the runs of one row say by themselves. Logarithms of after / before.
+
+    ``share``: what may be spent of `ALPHA` here, because there are other looks at these runs;
+    ``p`` is adjusted for it, and the interval of ``effect`` holds for all looks together.
+    """
 
     method: Method
     runs: tuple[int, int]
     effect: Interval | None
     p: float | None
     gap: float
+    share: float = 1.0
 
 
 class Case(NamedTuple):
@@ -194,30 +200,36 @@ def disturbed(gap: float, sides: int, pooled: Noise) -> float:
     return min(1.0, 2 * (_share(pooled) * math.exp(-gap / DISTURBANCE)) ** sides)
 
 
-def _undisturbed(sides: int, pooled: Noise, rows: int) -> float:
+def _undisturbed(sides: int, pooled: Noise, rows: float) -> float:
     """The gap that so many runs do not open by being disturbed, with enough certainty."""
     return max(0.0, DISTURBANCE * math.log(_share(pooled) / (ALPHA / rows / 2) ** (1 / sides)))
 
 
-def judge(before: Sequence[float], after: Sequence[float], pooled: Noise | None) -> Judgement:
-    """What these runs say by themselves: times of two builds, and the noise of their test."""
+def judge(
+    before: Sequence[float], after: Sequence[float], pooled: Noise | None, share: float = 1.0
+) -> Judgement:
+    """What these runs say by themselves: times of two builds, and the noise of their test.
+
+    ``share`` as in `Judgement`.
+    """
+    alpha = ALPHA * share
     one = [math.log(time) for time in before if time > 0]
     other = [math.log(time) for time in after if time > 0]
     n, m = len(one), len(other)
     if not n or not m:
-        return Judgement("none", (n, m), None, None, 0.0)
+        return Judgement("none", (n, m), None, None, 0.0, share)
     gap = max(min(other) - max(one), min(one) - max(other), 0.0)
     if min(n, m) >= RANK_RUNS:
-        p = statistics.rank_test(one, other)
-        return Judgement("ranks", (n, m), statistics.shift(one, other, ALPHA), p, gap)
+        p = min(statistics.rank_test(one, other) / share, 1.0)
+        return Judgement("ranks", (n, m), statistics.shift(one, other, alpha), p, gap, share)
     middle = median(other) - median(one)
     if pooled is None:
-        return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap)
+        return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap, share)
     error = pooled.sigma * math.sqrt(1 / n + 1 / m)
-    half = statistics.t_quantile(ALPHA, pooled.df) * error
+    half = statistics.t_quantile(alpha, pooled.df) * error
     p = max(statistics.t_tail(gap / error, pooled.df), disturbed(gap, min(n, m), pooled))
     effect = Interval(middle - half, middle, middle + half)
-    return Judgement("pooled", (n, m), effect, p, gap)
+    return Judgement("pooled", (n, m), effect, min(p / share, 1.0), gap, share)
 
 
 def decide_all(cases: Sequence[Case]) -> tuple[list[Decision], int]:
@@ -259,7 +271,7 @@ def decide(case: Case, p_adjusted: float | None, rows: int) -> tuple[Kind, str, 
         and not -margin <= it.effect.low <= margin
     ):
         why = f"{count(min(it.runs), 'run')} may all have been disturbed"
-    return "inconclusive", why, _more(it, pooled, margin, rows)
+    return "inconclusive", why, _more(it, pooled, margin, rows / it.share)
 
 
 def _apart(pooled: Noise) -> str:
@@ -278,12 +290,13 @@ def smallest(it: Judgement, pooled: Noise | None, rows: int) -> float | None:
     """Per cent: the change that so many runs find with a chance of `POWER`."""
     if pooled is None or it.method == "none":
         return None
-    if it.method == "ranks" and statistics.least_p(*it.runs) > ALPHA / rows:
+    tests = rows / it.share
+    if it.method == "ranks" and statistics.least_p(*it.runs) > ALPHA / tests:
         return None
     n, m = it.runs
-    size = _reach(rows) * pooled.sigma * math.sqrt(1 / n + 1 / m)
+    size = _reach(tests) * pooled.sigma * math.sqrt(1 / n + 1 / m)
     if it.method == "pooled":
-        size = max(size, _undisturbed(min(n, m), pooled, rows))
+        size = max(size, _undisturbed(min(n, m), pooled, tests))
     return percent(size)
 
 
@@ -292,12 +305,12 @@ def percent(log: float) -> float:
     return math.expm1(log) * 100 if log < 700 else math.inf
 
 
-def _reach(rows: int) -> float:
+def _reach(rows: float) -> float:
     normal = NormalDist()
     return normal.inv_cdf(1 - ALPHA / rows / 2) + normal.inv_cdf(POWER)
 
 
-def _more(it: Judgement, pooled: Noise | None, margin: float, rows: int) -> int | None:
+def _more(it: Judgement, pooled: Noise | None, margin: float, rows: float) -> int | None:
     """How many more runs a side would decide, if the effect is what it seems to be."""
     assert it.effect is not None
     if pooled is None:
@@ -309,7 +322,7 @@ def _more(it: Judgement, pooled: Noise | None, margin: float, rows: int) -> int 
     else:
         # Enough for an interval that lies within the margin.
         room = max(margin - size, margin / 10)
-        needed = 2 * (NormalDist().inv_cdf(1 - ALPHA / 2) * pooled.sigma / room) ** 2
+        needed = 2 * (NormalDist().inv_cdf(1 - ALPHA * it.share / 2) * pooled.sigma / room) ** 2
     if it.method == "pooled" and it.gap > margin:
         for sides in range(min(it.runs) + 1, RANK_RUNS):
             if sides >= needed and disturbed(it.gap, sides, pooled) <= ALPHA / rows:
