@@ -178,7 +178,7 @@ def test_help_on_a_full_disk() -> None:
 # compare
 
 
-@pytest.mark.parametrize("form", ["table", "org", "markdown", "csv", "json"])
+@pytest.mark.parametrize("form", ["table", "org", "markdown", "csv", "json", "html"])
 def test_compare_golden_of_a_pair(form: str) -> None:
     result = pagepool_command("compare", *PAIR, "--format", form)
     assert result.returncode == 0
@@ -213,7 +213,7 @@ def test_compare_a_series_names_the_build_where_a_row_moved() -> None:
     assert "moved by at most: for_loop 0.0 %, atomic_inc 0.0 %, lock 0.0 %" in result.stdout
 
 
-@pytest.mark.parametrize("form", ["org", "markdown"])
+@pytest.mark.parametrize("form", ["org", "markdown", "html"])
 def test_compare_a_series_in_every_form(form: str) -> None:
     result = pagepool_command("compare", "--series", *ARM64, "--format", form)
     check_golden(f"compare-series-steps-{form}.txt", result.stdout)
@@ -457,20 +457,31 @@ def test_compare_rules_on_a_terminal_and_plain_text_where_they_do_not_fit() -> N
     assert narrow == (DATA / "golden" / "compare-pair-table.txt").read_text()
 
 
-def test_help_imports_no_reader() -> None:
-    program = "import sys; sys.argv = ['pagepool', '--help']\n"
+def imported(*arguments: str) -> set[str]:
+    """The modules that a command imports."""
+    program = f"import sys; sys.argv = ['pagepool', *{arguments!r}]\n"
     program += "import atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
     program += "from pagepool.cli import main; main()"
     result = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
+        cwd=DATA,
         env=environment(),
         check=True,
     )
     assert "compare" in result.stdout
-    modules = set(result.stderr.split())
+    return set(result.stderr.split())
+
+
+def test_help_imports_no_reader() -> None:
+    modules = imported("--help")
     assert not modules & {"msgspec", "rich", "pagepool.results.reader", "pagepool.compare"}
+
+
+def test_only_a_page_imports_a_template_library() -> None:
+    assert "jinja2" not in imported("compare", *PAIR, "--format", "json")
+    assert "jinja2" in imported("compare", *PAIR, "--format", "html")
 
 
 # mail

@@ -3,7 +3,8 @@
 
 `compare` is the way in. Knows records, and nothing of how they were measured. `statistics` has all
 arithmetic on several runs, `verdict` judges one row by it, `report` pairs the builds and collects
-what to beware of, `decisions` gives its rows their verdicts, `formats` writes it.
+what to beware of, `decisions` gives its rows their verdicts, `formats` writes it, `html` with
+`charts` as a page.
 """
 
 from __future__ import annotations

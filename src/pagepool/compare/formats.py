@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Writes a report: plain table, org, markdown, CSV, JSON.
+"""Writes a report: plain table, org, markdown, CSV, JSON; `html` has the page.
 
 Table, org and markdown are one grid with three kinds of rules around it. The org form is the one
 that maintainers post: header in two rows, numbers to the right, a formula line that recomputes
@@ -21,10 +21,11 @@ from pagepool.compare.report import Against, Cell, Comparison, Metric, Pair, Rep
 from pagepool.compare.statistics import Interval
 from pagepool.compare.verdict import Verdict, percent
 from pagepool.results.lines import clean
+from pagepool.results.model import Key
 from pagepool.results.words import count
 
-Format: TypeAlias = Literal["table", "org", "markdown", "csv", "json"]
-FORMATS: tuple[Format, ...] = ("table", "org", "markdown", "csv", "json")
+Format: TypeAlias = Literal["table", "org", "markdown", "csv", "json", "html"]
+FORMATS: tuple[Format, ...] = ("table", "org", "markdown", "csv", "json", "html")
 
 SCHEMA = "pagepool.compare/1"
 
@@ -34,7 +35,8 @@ MEDIANS = "medians (of an even number of runs the lower one)"
 #: Oddities of the inputs that are shown below tables; all are in the JSON.
 _MAX_ODDITIES = 10
 
-_TITLES: dict[Metric, str] = {"cycles": "Cycles", "ns": "Nanosec", "instructions": "Instr"}
+#: How a metric is called above its columns.
+TITLES: dict[Metric, str] = {"cycles": "Cycles", "ns": "Nanosec", "instructions": "Instr"}
 _TASKLET = re.compile(r"tasklet_page_pool\d\d_(\w+)")
 
 
@@ -65,9 +67,17 @@ def render(report: Report, form: Format) -> str:
         return to_json(report)
     if form == "csv":
         return to_csv(report)
+    if form == "html":
+        from pagepool.compare import html  # jinja2: only a page pays for it
+
+        return html.render(report)
     write = {"table": _plain, "org": _org, "markdown": _markdown}[form]
     if report.series:
-        parts = [_lines(moves(report), form), write(series(report)), *_series_notes(report, form)]
+        parts = [
+            _lines(moves(report), form),
+            write(series(report)),
+            _lines(series_notes(report), form),
+        ]
     else:
         several = len(report.comparisons) > 1
         parts = [
@@ -191,7 +201,7 @@ def grid(comparison: Comparison, report: Report, *, verdicts: bool = False) -> G
     formulas = []
     for metric in shown:
         first = len(columns) + 1
-        columns.append(Column(_TITLES[metric], "Before", True, metric))
+        columns.append(Column(TITLES[metric], "Before", True, metric))
         columns += [Column("", "After", True, metric), Column("", "diff", True, metric)]
         formulas.append(f"${first + 2}=${first + 1}-${first}")
         if metric == percent:
@@ -268,18 +278,28 @@ def interval(it: Interval | None, unit: str = "%") -> str:
 # A series
 
 
+def names(report: Report) -> dict[Key, str]:
+    """What each test is called: with its step, if it has to be told from another anywhere."""
+    found: dict[Key, str] = {}
+    for comparison in report.comparisons:
+        for row in comparison.rows:
+            found[row.key] = max(found.get(row.key, ""), row.name, key=len)
+    return found
+
+
 def moves(report: Report) -> list[str]:
     """What moved at which build: a sentence for each test that did, or is unstable."""
-    steps: dict[str, list[tuple[Side, Verdict]]] = {}
+    steps: dict[Key, list[tuple[Side, Verdict]]] = {}
     for comparison in report.comparisons:
         for row in comparison.rows:
             if row.is_control:
                 continue
-            of_test = steps.setdefault(row.name, [])
+            of_test = steps.setdefault(row.key, [])
             if comparison.against == "previous" and row.verdict:
                 of_test.append((comparison.after, row.verdict))
     texts = []
-    for name, of_test in steps.items():
+    called = names(report)
+    for key, of_test in steps.items():
         moved = [
             f"{it.kind} at {side.name}{by(it)}"
             for side, it in of_test
@@ -291,7 +311,7 @@ def moves(report: Report) -> list[str]:
             text = f"unstable, {of_test[0][1].why}; no verdict for any build"
         else:
             text = "no move"
-        texts.append(f"{name}: {text}")
+        texts.append(f"{called[key]}: {text}")
     return texts
 
 
@@ -302,28 +322,34 @@ def by(it: Verdict) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def series(report: Report) -> Grid:
-    """A row for each test and build: its figure, against the build before, against the first."""
-    metric: Metric = next(
-        (name for name in decisions.TIMES if name in report.metrics), "instructions"
-    )
-    columns = [
-        Column("Test", "", False),
-        Column("Build", "", False),
-        Column(_TITLES[metric], "", True, metric),
-        Column("min..max n", "", False, "spread"),
-        Column("Against the one before", "95 % interval", False, "previous"),
-        Column("", "verdict", False, "previous"),
-        Column("Against the first", "95 % interval", False, "first"),
-        Column("", "verdict", False, "first"),
-    ]
-    cells: dict[str, dict[str, Cell]] = {}  # of a test and a build
-    said: dict[tuple[str, str, Against], Verdict | None] = {}
+class Step(NamedTuple):
+    """One test of one build of a series: its figure, and what is said of it.
+
+    ``previous``: against the build before, ``first``: against the first; for the second build
+    both are the same.
+    """
+
+    side: Side
+    cell: Cell
+    previous: Verdict | None
+    first: Verdict | None
+
+
+def series_metric(report: Report) -> Metric:
+    """The one metric that a series shows."""
+    return next((name for name in decisions.TIMES if name in report.metrics), "instructions")
+
+
+def steps(report: Report) -> dict[Key, list[Step]]:
+    """The builds of each test of a series that is no control, in their order."""
+    metric = series_metric(report)
+    cells: dict[Key, dict[str, Cell]] = {}  # of a test and a build
+    said: dict[tuple[Key, str, Against], Verdict | None] = {}
     for comparison in report.comparisons:
         for row in comparison.rows:
             if row.is_control:
                 continue
-            of_test = cells.setdefault(row.name, {})
+            of_test = cells.setdefault(row.key, {})
             pair = row.metrics.get(metric)
             for side, cell in (
                 (comparison.before, pair and pair.before),
@@ -331,50 +357,79 @@ def series(report: Report) -> Grid:
             ):
                 if cell:
                     of_test.setdefault(side.name, cell)
-            said[row.name, comparison.after.name, comparison.against] = row.verdict
+            said[row.key, comparison.after.name, comparison.against] = row.verdict
             if comparison.before == report.sides[0]:
                 # The one before may be the first.
-                said[row.name, comparison.after.name, "first"] = row.verdict
-    rows = []
-    for name, of_test in cells.items():
-        shown = name
-        for side in report.sides:
-            if side.name not in of_test:
-                continue
-            cell = of_test[side.name]
-            rows.append(
-                [
-                    shown,
-                    side.name,
-                    str(cell.printed),
-                    _spread(cell),
-                    *_said(said.get((name, side.name, "previous"))),
-                    *_said(said.get((name, side.name, "first"))),
-                ]
+                said[row.key, comparison.after.name, "first"] = row.verdict
+    return {
+        key: [
+            Step(
+                side,
+                of_test[side.name],
+                said.get((key, side.name, "previous")),
+                said.get((key, side.name, "first")),
             )
-            shown = ""
-    return Grid(columns, rows, [], "")
+            for side in report.sides
+            if side.name in of_test
+        ]
+        for key, of_test in cells.items()
+    }
 
 
-def _series_notes(report: Report, form: Format) -> list[str]:
-    texts = [side_text(side) for side in report.sides]
-    texts.append(f"figures are {MEDIANS}")
-    if controls := series_controls(report):
-        texts.append(controls)
-    return [_lines([*texts, *beware_of_steps(report)], form)]
+def series(report: Report) -> Grid:
+    """A row for each test and build: its figure, against the build before, against the first."""
+    called = names(report)
+    rows = [
+        ["" if at else called[key], *step_cells(step)]
+        for key, of_test in steps(report).items()
+        for at, step in enumerate(of_test)
+    ]
+    return Grid([Column("Test", "", False), *step_columns(report)], rows, [], "")
+
+
+def step_columns(report: Report) -> list[Column]:
+    """The columns of one test of a series."""
+    metric = series_metric(report)
+    return [
+        Column("Build", "", False),
+        Column(TITLES[metric], "", True, metric),
+        Column("min..max n", "", False, "spread"),
+        Column("Against the one before", "95 % interval", False, "previous"),
+        Column("", "verdict", False, "previous"),
+        Column("Against the first", "95 % interval", False, "first"),
+        Column("", "verdict", False, "first"),
+    ]
+
+
+def step_cells(step: Step) -> list[str]:
+    """The cells of `step_columns`."""
+    return [
+        step.side.name,
+        str(step.cell.printed),
+        _spread(step.cell),
+        *_said(step.previous),
+        *_said(step.first),
+    ]
 
 
 def series_controls(report: Report) -> str:
-    """How far the controls moved at most between two builds; empty if there are none."""
+    """By how much each control moved at most in a series; empty if there are none."""
     controls: dict[str, float] = {}
     for comparison in report.comparisons:
         for row in comparison.controls:
             if (by := decisions.moved(row)) is not None:
                 controls[row.name] = max(controls.get(row.name, 0.0), abs(by))
-    if not controls:
-        return ""
     moved = ", ".join(f"{name} {percent(by):.1f} %" for name, by in controls.items())
-    return f"controls, which do not touch the pool, moved by at most: {moved}"
+    return f"controls, which do not touch the pool, moved by at most: {moved}" if moved else ""
+
+
+def series_notes(report: Report) -> list[str]:
+    """The sentences below a series: its builds, its controls, what to beware of at which step."""
+    texts = [side_text(side) for side in report.sides]
+    texts.append(f"figures are {MEDIANS}")
+    if controls := series_controls(report):
+        texts.append(controls)
+    return [*texts, *beware_of_steps(report)]
 
 
 def beware_of_steps(report: Report) -> Iterator[str]:

@@ -159,8 +159,8 @@ class Report(msgspec.Struct, frozen=True):
 
     ``judged``: how many rows had their p adjusted together; in a series those against the build
     before, and by themselves those against the first. ``margin`` is what is no change. ``sides``
-    are the builds in their order. In a ``series`` each is compared with the one before and, from
-    the third on, with the first.
+    are the builds in their order, ``builds`` the same with all that was measured. In a ``series``
+    each is compared with the one before and, from the third on, with the first.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -169,6 +169,7 @@ class Report(msgspec.Struct, frozen=True):
     oddities: tuple[Oddity, ...] = ()
     failures: tuple[str, ...] = ()
     sides: tuple[Side, ...] = ()
+    builds: tuple[Build, ...] = ()
     judged: dict[Against, int] = {}
     margin: Margin = Margin()
     series: bool = False
@@ -278,6 +279,7 @@ def compare(
         oddities,
         tuple(map(str, failures)),
         sides=tuple(sides),
+        builds=tuple(one.build for one in chosen),
         judged=judged,
         margin=margin,
         series=series,
@@ -293,7 +295,7 @@ def metrics_of(chosen: Sequence[Chosen], tests: Sequence[str] = ()) -> tuple[Met
     found: list[Metric] = [
         metric
         for metric in ("cycles", "ns")
-        if any(_figure(record, metric) is not None for group in groups for record in group)
+        if any(figure(record, metric) is not None for group in groups for record in group)
     ]
     if all(any(record.instructions_per_elem is not None for record in it) for it in groups):
         found.append("instructions")
@@ -378,7 +380,7 @@ def _sides(chosen: Sequence[Chosen]) -> list[Side]:
 # Figures
 
 
-def _figure(record: Record, metric: Metric) -> tuple[float, Decimal] | None:
+def figure(record: Record, metric: Metric) -> tuple[float, Decimal] | None:
     """One record's value in one metric: exact, and as printed."""
     exact: float | None
     printed: Decimal | None
@@ -397,9 +399,9 @@ def _figure(record: Record, metric: Metric) -> tuple[float, Decimal] | None:
 
 def _cell(records: Iterable[Record], metric: Metric) -> Cell | None:
     figures = [
-        figure
+        found
         for record in records
-        if record.is_usable and (figure := _figure(record, metric)) is not None
+        if record.is_usable and (found := figure(record, metric)) is not None
     ]
     if not figures:
         return None
@@ -667,10 +669,9 @@ def _build_warnings(
                 continue
             # Cut, not rounded, as everything else in these tables.
             values = ", ".join(
-                f"{figure[1]}"
+                f"{found[1]}"
                 for record in records
-                if record.is_usable
-                and (figure := _figure(record, "ns") or _figure(record, "cycles"))
+                if record.is_usable and (found := figure(record, "ns") or figure(record, "cycles"))
             )
             text = f"{side.name}: {test_name(key, group)} has several modes: {values}"
             result.append(Warn("modes", text))
