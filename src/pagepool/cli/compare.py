@@ -60,7 +60,7 @@ def _fail_on(context: click.Context, option: click.Parameter, text: str | None) 
     type=click.Choice(["both", *report.METRICS]),
     default="both",
     show_default=True,
-    help="Figures to show; 'both' adds instructions where all builds counted them.",
+    help="Figures to show; both: those that there are, instructions where all builds have them.",
 )
 @click.option(
     "--tests",
@@ -133,10 +133,8 @@ def command(
         sys.exit(FAILURE)
     try:
         chosen = selection.choose_all(results, selectors)
-        metrics: tuple[report.Metric, ...] = ("cycles", "ns")
-        if metric == "both":
-            metrics += ("instructions",) if report.has_instructions(chosen) else ()
-        else:
+        metrics = report.all_metrics(chosen)
+        if metric != "both":
             metrics = tuple(name for name in report.METRICS if name == metric)
         found = report.compare(
             chosen,

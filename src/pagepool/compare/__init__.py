@@ -26,14 +26,14 @@ def compare(
     tests: Sequence[str] = (),
     controls: Sequence[str] = (),
     margin: Margin | None = None,
-    metrics: Sequence[Metric] = ("cycles", "ns"),
+    metrics: Sequence[Metric] | None = None,
 ) -> Report:
     """Compare every build with the first, as ``pagepool compare`` does.
 
     builds: files, ``FILE@BUILD``, or builds of `pagepool.results.read`; one single file has its
     builds compared in order. series: with the build before as well. tests, controls: globs on
     names. margin: what is no change (default 1 % or 0.2 ns). metrics: some of ``cycles``, ``ns``,
-    ``instructions``.
+    ``instructions``; if not given those that there are, as ``--metric both`` has them.
 
     The report has ``comparisons`` of ``rows``, each with its ``metrics`` (ns, cycles) and its
     ``verdict``; it is a table in a notebook, and ``to_dicts()`` is for data frames. Raises
@@ -56,9 +56,10 @@ def compare(
             else Chosen(one.source.file if one.source else one.label, one)
             for one in wanted
         ]
+    selection.two_at_least(chosen)
     return report.compare(
-        selection.two_at_least(chosen),
-        metrics,
+        chosen,
+        report.all_metrics(chosen) if metrics is None else metrics,
         tests,
         list(read.values()),
         series=series,

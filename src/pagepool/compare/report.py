@@ -44,7 +44,7 @@ SLOW_COUNTER = 1.0
 #: Facts that may differ between two sides of one comparison: what is compared, and when.
 _MAY_DIFFER = frozenset(
     {"kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started"}
-    | {"finished", "load", "uptime", "run", "command", "hostname", "host", "design"}
+    | {"finished", "load", "cpu freq", "uptime", "run", "command", "hostname", "host", "design"}
 )
 
 
@@ -279,12 +279,20 @@ def compare(
     )
 
 
-def has_instructions(chosen: Sequence[Chosen]) -> bool:
-    """Whether all builds counted instructions."""
-    return all(
-        any(record.instructions_per_elem is not None for record in one.build.records)
-        for one in chosen
+def all_metrics(chosen: Sequence[Chosen]) -> tuple[Metric, ...]:
+    """The metrics to show if none was asked for.
+
+    Cycles and nanoseconds, those that some build has; instructions where all builds counted them.
+    """
+    builds = [one.build.records for one in chosen]
+    times = tuple(
+        metric
+        for metric in METRICS[:2]
+        if any(_figure(record, metric) for records in builds for record in records)
     )
+    if all(any(_figure(record, "instructions") for record in records) for records in builds):
+        return (*times, "instructions")
+    return times or METRICS[:2]
 
 
 def _concerns(oddity: Oddity, chosen: Sequence[Chosen]) -> bool:
