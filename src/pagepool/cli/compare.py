@@ -8,11 +8,13 @@ from typing import NoReturn
 
 import click
 
+from pagepool.cli import _inputs
 from pagepool.cli._output import FAILURE, complain, fail, is_terminal, split_globs, write
 from pagepool.compare import formats, report, selection
 from pagepool.compare.verdict import Margin, Verdict
+from pagepool.results import arguments
 from pagepool.results.errors import ResultsError
-from pagepool.results.reader import read_all, same_file
+from pagepool.results.reader import same_file
 
 #: What --fail-on may name.
 KINDS = ("slower", "faster", "inconclusive", "unstable")
@@ -95,6 +97,7 @@ def _fail_on(context: click.Context, option: click.Parameter, text: str | None) 
     callback=_fail_on,
     help="Exit with 1 if a row is so: slower, slower:5, faster, inconclusive, unstable.",
 )
+@_inputs.label_options
 @click.option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 def command(
     files: tuple[str, ...],
@@ -105,27 +108,35 @@ def command(
     controls: tuple[str, ...],
     margin: Margin,
     fail_on: dict[str, float],
+    label_options: tuple[str, ...],
+    label_files: tuple[str, ...],
     output: str,
 ) -> None:
     """Compare builds: the before/after table of a mail.
 
     Every file is compared with the first. A file is a kernel log, a mail, this program's own
-    output or its JSON; '-' is standard input. Of a file that holds several builds choose one
-    with FILE@BUILD; one single file has its builds compared in order.
+    output or its JSON, that of pyperf or of Google Benchmark; '-' is standard input. A pattern
+    like 'logs/*.txt' is all files that match, v2 before v10. Of a file that holds several builds
+    choose one with FILE@BUILD; one single file has its builds compared in order.
 
     Several runs a side get a verdict: slower, faster, same, inconclusive or unstable.
 
     Exit status: 0, 1 if --fail-on found a row, or 2 if something could not be read, chosen or
     written.
     """
-    selectors = [selection.parse(argument) for argument in files]
-    for index, one in enumerate(selectors):
-        for other in selectors[:index]:
-            if one.build == other.build and same_file(one.file, other.file):
-                fail(f"{files[index]}: given twice; give two files, or FILE@BUILD of one")
-    results, errors = read_all([selector.file for selector in selectors])
-    for error in errors:
-        complain(error)
+    try:
+        expanded = arguments.expand(files)
+        selectors = [selector for group in expanded for selector in group]
+        for index, one in enumerate(selectors):
+            for other in selectors[:index]:
+                if one.build == other.build and same_file(one.file, other.file):
+                    fail(f"{one}: given twice; give two files, or FILE@BUILD of one")
+        rules = _inputs.rules(label_options, label_files)
+        results, errors = _inputs.read([selector.file for selector in selectors], rules)
+    except ResultsError as error:
+        fail(error)
+    for failed in errors:
+        complain(failed)
     globs = split_globs(tests)
     if tests and not globs:
         fail("--tests: an empty pattern matches no test")
