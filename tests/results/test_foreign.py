@@ -244,6 +244,17 @@ def test_a_time_of_nothing_is_kept_and_marked() -> None:
     assert [odd.code for odd in results.oddities] == ["zero-time"]
 
 
+def test_a_time_below_a_nanosecond_is_one() -> None:
+    (record,) = loads(google({"real_time": 0.0004, "iterations": 1})).builds[0].records
+    assert (record.ns, record.invoke_count, record.oddities) == (0.0004, 1, ())
+    assert str(record.ns_printed) == "0.000"
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    for more in ({}, {"x": float("nan")}):
+        assert "broken JSON" in refused(google({"name": "\ud800"} | more))
+
+
 def test_names_do_not_drive_a_terminal() -> None:
     results = loads(google({"name": "a\x1b[31m\n"}, {"name": "\x1b", "error_occurred": True}))
     assert results.builds[0].records[0].name == "a[31m"
@@ -346,7 +357,9 @@ def test_broken_json(data: bytes) -> None:
 def test_a_time_keeps_its_precision(total: float, count: int) -> None:
     record = timed("x", total, count)
     assert record.invoke_count == count
-    assert record.ns == pytest.approx(total / count, rel=1e-6, abs=1e-3 / count)
+    assert record.ns == pytest.approx(total / count, rel=1e-6, abs=0)
+    whole = record.time_interval_ns
+    assert whole is None or abs(whole - total) <= total * 1e-6
 
 
 @given(st.floats(0, 2**63 - 1024))

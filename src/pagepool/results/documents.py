@@ -23,7 +23,7 @@ UNDERSTOOD = f"understood are {', '.join(_OWN)}, pyperf's and Google Benchmark's
 
 
 class _Header(msgspec.Struct):
-    """Whatever tells them apart, and nothing of it."""
+    """Whatever tells them apart, and whether it is there."""
 
     schema: object = None
     context: object = None

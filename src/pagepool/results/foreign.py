@@ -2,9 +2,9 @@
 """What readers of JSON that is not `pagepool.results/1` share: exact times, runs, decoding.
 
 A foreign program gives times as floating point numbers: a total, or a quotient. A record has
-integer intervals, as clocks count. Where a time is a whole number of nanoseconds, or so long that
-rounding it is nothing, it becomes an interval with its count; elsewhere the quotient is kept as
-it is (`Record.exact_ns`). Counts are never made up.
+integer intervals, as clocks count. Where a time is so near to a whole number of nanoseconds, or
+so long, that rounding it is nothing, it becomes an interval with its count; elsewhere the quotient
+is kept as it is (`Record.exact_ns`). Counts are never made up.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 #: What clocks and counters hold: float arithmetic on it cannot overflow.
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
-#: ns. From here on half a nanosecond is less than a millionth.
-_LONG = 500_000
-#: ns. So near to a whole number is one, after a division and a multiplication.
-_WHOLE = 1e-3
+#: By so much an interval may be rounded: half a nanosecond of 0.5 ms.
+_ROUNDING = 1e-6
 _MOST = 2**63
 _MAX_ODDITIES = 1000
 
@@ -48,11 +46,19 @@ def decode(data: bytes, kind: type[T], name: str, what: str) -> T:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            return msgspec.convert(json.loads(data), kind)
+            return msgspec.convert(_loads(data), kind)
     except msgspec.ValidationError as error:
         raise ResultsError(name, f"bad {what}: {one_line(error)}") from None
     except (ValueError, OverflowError, RecursionError) as error:
         raise ResultsError(name, f"broken JSON: {one_line(error)}", "is it complete?") from None
+
+
+def _loads(data: bytes) -> object:
+    """As Python reads it. Raises ``ValueError``."""
+    document = json.loads(data)
+    # Half a surrogate pair is no text; only here it would come through.
+    json.dumps(document, ensure_ascii=False).encode()
+    return document
 
 
 def one_line(error: Exception) -> str:
@@ -63,7 +69,7 @@ def one_line(error: Exception) -> str:
 def timed(name: str, total: float, count: int) -> Record:
     """A record of ``count`` elements that took ``total`` ns, both measured."""
     whole = round(total)
-    if total >= _LONG or abs(total - whole) < _WHOLE:
+    if abs(total - whole) <= total * _ROUNDING:
         return Record(name=name, time_interval_ns=whole, invoke_count=count)
     return msgspec.structs.replace(quotient(name, total / count), invoke_count=count)
 
