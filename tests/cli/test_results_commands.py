@@ -572,6 +572,57 @@ def test_mail_one_of_three_missing_shows_the_others() -> None:
     assert result.stdout == shown.replace("-before.txt x86", "-before.txt none.txt x86")
 
 
+# patterns and labels
+
+
+def test_a_pattern_is_all_files_in_natural_order(tmp_path: Path) -> None:
+    for name in ("v10", "v2", "base"):
+        (tmp_path / f"{name}.txt").write_bytes((DATA / "x86-v7.txt").read_bytes())
+    shown = pagepool_command("show", "v*.txt", cwd=tmp_path).stdout
+    assert re.findall(r"^\S+\.txt", shown, re.MULTILINE) == ["v2.txt", "v10.txt"]
+    compared = pagepool_command("compare", "base.txt", "*.txt@1", cwd=tmp_path)
+    assert failed(compared).endswith("the build 'base' is chosen twice; choose another")
+    compared = pagepool_command("compare", "base.txt", "*.txt", cwd=tmp_path)
+    assert re.findall(r"^\S+ -> \S+$", compared.stdout, re.MULTILINE) == [
+        "base -> v2",
+        "base -> v10",
+    ]
+
+
+@pytest.mark.parametrize("command", ["show", "compare"])
+def test_a_pattern_that_nothing_matches(command: str) -> None:
+    line = failed(pagepool_command(command, "x86-before.txt", "none-*.txt"))
+    assert line == "pagepool: none-*.txt: no file matches this pattern; check the directory"
+
+
+def test_labels_choose_builds_to_compare() -> None:
+    pair = ("arm64-patch-by-patch.txt@first", "arm64-patch-by-patch.txt@last")
+    options = (
+        *("--label", "first=arm64-patch-by-patch.txt:1-45"),
+        *("--label", "last=arm64-patch-by-patch.txt@5760"),
+    )
+    result = pagepool_command("compare", *pair, *options, *TASKLET)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("first -> last\n")
+    assert "before: first (arm64-patch-by-patch.txt), 2 runs" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--label", "x"), "--label x: is no label; give NAME=FILE[@BUILD][:FIRST-LAST]"),
+        (("--label", "x=none.txt"), "--label x=none.txt: 'none.txt' is no file here; given: "),
+        (("--label", "x=x86-v7.txt:99"), "no record begins in lines 99-99; records begin in li"),
+        (("--labels", "none.toml"), "none.toml: No such file or directory"),
+        (("--labels", "labels.toml"), "labels.toml: build 1 (boot 1): 'arm64-patch-by-patch.tx"),
+        (("--labels", "x86-v7.txt"), "x86-v7.txt: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "compare"])
+def test_labels_that_cannot_be_followed(command: str, options: tuple[str, ...], said: str) -> None:
+    assert said in failed(pagepool_command(command, *PAIR, *options))
+
+
 # the documentation
 
 
@@ -591,6 +642,12 @@ def examples() -> list[tuple[str, str]]:
 
 def test_the_docs_have_examples() -> None:
     assert len(examples()) >= 6
+
+
+def test_the_labels_of_the_docs_are_those_of_its_examples() -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", (DOCS / "results.md").read_text(), re.S | re.M)
+    _, _, entries = (DATA / "labels.toml").read_text().partition("\n\n")
+    assert block == entries
 
 
 @pytest.mark.parametrize(("command", "shown"), examples())

@@ -13,7 +13,8 @@ import pytest
 
 from pagepool.compare.formats import FORMATS, Format, grid, render, to_csv, to_json
 from pagepool.compare.report import Metric, Report, compare
-from pagepool.compare.selection import choose_all, parse
+from pagepool.compare.selection import choose_all
+from pagepool.results.arguments import parse
 from pagepool.results.reader import read
 
 DATA = Path(__file__).parents[1] / "data"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from compare.made import build, record
 from pagepool.compare import formats, mail
 from pagepool.compare.report import Report, compare
-from pagepool.compare.selection import Chosen, choose_all, parse
+from pagepool.compare.selection import Chosen, choose_all
+from pagepool.results.arguments import parse
 from pagepool.results.lines import clean
 from pagepool.results.model import Build, Record, Run
 from pagepool.results.reader import read

@@ -14,7 +14,8 @@ from compare.made import build, record
 from pagepool.compare import compare as compare_files
 from pagepool.compare.formats import FORMATS, Format, render
 from pagepool.compare.report import METRICS, Report, compare
-from pagepool.compare.selection import Chosen, Selector, choose, choose_all, parse
+from pagepool.compare.selection import Chosen, choose, choose_all
+from pagepool.results.arguments import Selector, parse
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import Build, Record, ResultSet
 from pagepool.results.reader import read

@@ -7,43 +7,47 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, NoReturn
 
 import click
 
+from pagepool.cli import _inputs
 from pagepool.cli._output import FAILURE, complain, fail, split_globs
 from pagepool.cli._verdicts import fail_on_option, failures, margin_option
 from pagepool.compare import report, selection
 from pagepool.compare.verdict import Margin
+from pagepool.results import arguments
 from pagepool.results.errors import ResultsError
-from pagepool.results.reader import read_all, same_file
+from pagepool.results.reader import same_file
 
 
 @dataclass(frozen=True)
 class Compared:
     """What was asked for, and what came out.
 
-    ``files`` are the arguments as given, ``chosen`` the builds that were compared. ``status`` is
-    that of the exit so far; ``failing`` are the rows that --fail-on found. ``options`` are those
-    of `_PARAMETERS` that were given and change the report.
+    ``files`` are the arguments, patterns expanded, ``chosen`` the builds that were compared.
+    ``status`` is that of the exit so far; ``failing`` are the rows that --fail-on found.
+    ``options`` are those of `_PARAMETERS` that were given and change the report, ``labels``
+    those that say which builds there are.
     """
 
-    files: tuple[str, ...]
+    files: tuple[arguments.Selector, ...]
     chosen: tuple[selection.Chosen, ...]
     report: report.Report
     status: int
     failing: tuple[str, ...]
     options: tuple[str, ...]
+    labels: tuple[str, ...]
 
     def words(self, short: Mapping[str, str]) -> list[str]:
         """The arguments again, with other names for files: what changes the text, and no more."""
-        files = []
-        for argument in self.files:
-            file, build = selection.parse(argument)
-            name = short.get(file, file)
-            files.append(name if build is None else f"{name}@{build}")
+        files = [str(one._replace(file=short.get(one.file, one.file))) for one in self.files]
+        options = [*self.options, *self.labels]
+        for file, name in short.items():
+            options = [option.replace(f"={file}", f"={name}") for option in options]
         mark = ["--"] if any(name.startswith("-") and name != "-" for name in files) else []
-        return [*self.options, *mark, *files] if mark else [*files, *self.options]
+        return [*options, *mark, *files] if mark else [*files, *options]
 
     def end(self) -> NoReturn:
         """Names what --fail-on found, and exits."""
@@ -60,7 +64,7 @@ _PARAMETERS = (
         type=click.Choice(["both", *report.METRICS]),
         default="both",
         show_default=True,
-        help="Figures to show; 'both' adds instructions where all builds counted them.",
+        help="Figures to show; both: all that there are, instructions if all builds have them.",
     ),
     click.option(
         "--tests",
@@ -82,6 +86,7 @@ _PARAMETERS = (
     ),
     margin_option,
     fail_on_option,
+    *_inputs.LABEL_OPTIONS,
     click.option("--output", metavar="FILE", help="Write to a file instead of standard output."),
 )
 
@@ -101,9 +106,12 @@ def compares(function: Callable[..., None]) -> Callable[..., None]:
         controls: tuple[str, ...],
         margin: Margin,
         fail_on: dict[str, float],
+        label_options: tuple[str, ...],
+        label_files: tuple[str, ...],
         **own: Any,
     ) -> None:
-        function(_compare(files, metric, tests, series, controls, margin, fail_on), **own)
+        labels = (label_options, label_files)
+        function(_compare(files, metric, tests, series, controls, margin, fail_on, labels), **own)
 
     for parameter in reversed(_PARAMETERS):
         command = parameter(command)
@@ -118,15 +126,21 @@ def _compare(
     controls: tuple[str, ...],
     margin: Margin,
     fail_on: dict[str, float],
+    labels: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Compared:
-    selectors = [selection.parse(argument) for argument in files]
-    for index, one in enumerate(selectors):
-        for other in selectors[:index]:
-            if one.build == other.build and same_file(one.file, other.file):
-                fail(f"{files[index]}: given twice; give two files, or FILE@BUILD of one")
-    results, errors = read_all([selector.file for selector in selectors])
-    for error in errors:
-        complain(error)
+    try:
+        expanded = arguments.expand(files)
+        selectors = [selector for group in expanded for selector in group]
+        for index, one in enumerate(selectors):
+            for other in selectors[:index]:
+                if one.build == other.build and same_file(one.file, other.file):
+                    fail(f"{one}: given twice; give two files, or FILE@BUILD of one")
+        rules = _inputs.rules(*labels)
+        results, errors = _inputs.read([selector.file for selector in selectors], rules)
+    except ResultsError as error:
+        fail(error)
+    for failed in errors:
+        complain(failed)
     globs = split_globs(tests)
     if tests and not globs:
         fail("--tests: an empty pattern matches no test")
@@ -160,7 +174,9 @@ def _compare(
     failing = tuple(failures(found, fail_on))
     options = _options(metric, tests, series, controls, margin)
     timed = tuple(report.with_times(chosen))
-    return Compared(files, timed, found, status, failing, options)
+    words = [word for text in labels[0] for word in ("--label", text)]
+    words += [word for file in labels[1] for word in ("--labels", PurePath(file).name)]
+    return Compared(tuple(selectors), timed, found, status, failing, options, tuple(words))
 
 
 def _options(

@@ -24,8 +24,9 @@ def command(compared: Compared, form: formats.Format, output: str | None) -> Non
     """Compare builds: the before/after table of a mail.
 
     Every file is compared with the first. A file is a kernel log, a mail, this program's own
-    output or its JSON; '-' is standard input. Of a file that holds several builds choose one
-    with FILE@BUILD; one single file has its builds compared in order.
+    output or its JSON, that of pyperf or of Google Benchmark; '-' is standard input. A pattern
+    like 'logs/*.txt' is all files that match, v2 before v10. Of a file that holds several builds
+    choose one with FILE@BUILD; one single file has its builds compared in order.
 
     Several runs a side get a verdict: slower, faster, same, inconclusive or unstable.
 

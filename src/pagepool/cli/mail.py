@@ -9,7 +9,7 @@ import click
 
 from pagepool.cli._comparison import Compared, compares
 from pagepool.cli._output import write
-from pagepool.compare import mail, selection
+from pagepool.compare import mail
 
 
 @click.command(short_help="Compare builds in 76 columns of plain text, for a reply.")
@@ -25,7 +25,7 @@ def command(compared: Compared, output: str | None) -> None:
     written.
     """
     builds = [one.build for one in compared.chosen]
-    short = mail.short_files(selection.parse(argument).file for argument in compared.files)
+    short = mail.short_files(one.file for one in compared.files)
     words = ["pagepool", "mail", *map(shlex.quote, compared.words(short))]
     write(mail.render(compared.report, builds, words), output)
     compared.end()

@@ -7,29 +7,42 @@ import sys
 
 import click
 
-from pagepool.cli._output import FAILURE, complain, write
-from pagepool.results import jsonio
+from pagepool.cli import _inputs
+from pagepool.cli._output import FAILURE, complain, fail, write
+from pagepool.results import arguments, jsonio
+from pagepool.results.errors import ResultsError
 from pagepool.results.listing import listing
 from pagepool.results.model import ResultSet
-from pagepool.results.reader import read_all
 
 
 @click.command(short_help="List the results that files contain, and every oddity.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON document.")
+@_inputs.label_options
 @click.option("--output", metavar="FILE", help="Write to a file instead of standard output.")
-def command(files: tuple[str, ...], as_json: bool, output: str | None) -> None:
+def command(
+    files: tuple[str, ...],
+    as_json: bool,
+    label_options: tuple[str, ...],
+    label_files: tuple[str, ...],
+    output: str | None,
+) -> None:
     """List the results that files contain, and every oddity.
 
-    A FILE is a kernel log, a mail, this program's own output or its JSON; '-' is standard
+    A FILE is a kernel log, a mail, this program's own output or its JSON, that of pyperf or of
+    Google Benchmark; a pattern like 'logs/*.txt' is all files that match; '-' is standard
     input. Figures are cycles/nanoseconds per element, as printed; '!' marks a record with an
     oddity. --json converts any of these forms to this program's own.
 
     Exit status: 0, or 2 if a file could not be read or has no results.
     """
-    results, errors = read_all(list(files))
-    for error in errors:
-        complain(error)
+    try:
+        rules = _inputs.rules(label_options, label_files)
+        results, errors = _inputs.read(arguments.files(files), rules)
+    except ResultsError as error:
+        fail(error)
+    for failed in errors:
+        complain(failed)
     status = FAILURE if errors else 0
     for _, result in results:
         for oddity in result.oddities:

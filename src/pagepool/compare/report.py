@@ -46,7 +46,7 @@ SLOW_COUNTER = 1.0
 #: Facts that may differ between two sides of one comparison: what is compared, and when.
 _MAY_DIFFER = frozenset(
     {"kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started"}
-    | {"finished", "load", "uptime", "run", "command", "hostname", "host", "design"}
+    | {"finished", "load", "cpu freq", "uptime", "run", "command", "hostname", "host", "design"}
 )
 
 

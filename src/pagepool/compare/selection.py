@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which build of which file: ``FILE`` or ``FILE@BUILD``.
-
-``BUILD`` is a label, the number of the build in its file (from 1), or the beginning of a label if
-only one build begins so; case does not matter. A file whose own name has an ``@`` is taken by
-its name first.
-"""
+"""Which builds are compared, of those that the files hold."""
 
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import NamedTuple
 
+from pagepool.results import arguments
+from pagepool.results.arguments import Selector, names
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import Build, ResultSet
-
-
-class Selector(NamedTuple):
-    """One argument: the file, and which build of it (``None``: its only one)."""
-
-    file: str
-    build: str | None
 
 
 class Chosen(NamedTuple):
@@ -28,14 +17,6 @@ class Chosen(NamedTuple):
 
     file: str
     build: Build
-
-
-def parse(argument: str) -> Selector:
-    """Split ``FILE@BUILD``; an existing file named like that goes first."""
-    file, at, build = argument.rpartition("@")
-    if not at or not file or not build or _exists(argument):
-        return Selector(argument, None)
-    return Selector(file, build)
 
 
 def choose(results: ResultSet, selector: Selector) -> Chosen:
@@ -49,19 +30,7 @@ def choose(results: ResultSet, selector: Selector) -> Chosen:
             f"holds {len(builds)} builds: {names(builds)}",
             f"choose one, like {shlex.quote(f'{selector.file}@{builds[0].label}')}",
         )
-    found = [build for build in builds if build.label == wanted]
-    if not found and wanted.isdecimal() and 1 <= int(wanted[:9]) <= len(builds):
-        # Before beginnings: otherwise 2 would be the commit 249fa431270c.
-        found = [builds[int(wanted[:9]) - 1]]
-    found = (
-        found
-        or [build for build in builds if build.label.lower() == wanted.lower()]
-        or [build for build in builds if build.label.lower().startswith(wanted.lower())]
-    )
-    if len(found) == 1:
-        return Chosen(selector.file, found[0])
-    problem = f"{len(found)} builds begin with" if found else "there is no build"
-    raise ResultsError(selector.file, f"{problem} {wanted!r}", f"it holds {names(found or builds)}")
+    return Chosen(selector.file, arguments.choose(builds, wanted, selector.file))
 
 
 def choose_all(results: list[tuple[str, ResultSet]], selectors: list[Selector]) -> list[Chosen]:
@@ -102,16 +71,3 @@ def two_at_least(chosen: list[Chosen]) -> list[Chosen]:
         where = chosen[0].file if chosen else "nothing"
         raise ResultsError(where, "is alone", "give a second file to compare it with")
     return chosen
-
-
-def names(builds: tuple[Build, ...] | list[Build]) -> str:
-    """Labels for a message, at most a dozen."""
-    shown = ", ".join(build.label for build in builds[:12])
-    return shown if len(builds) <= 12 else f"{shown} and {len(builds) - 12} more"
-
-
-def _exists(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):
-        return False

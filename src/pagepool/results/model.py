@@ -31,6 +31,8 @@ Text: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z", max_length=20_000)
 ]
 Nanoseconds: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}\.[0-9]{1,9}\Z")]
+#: Nanoseconds per element that were computed elsewhere: finite, and no more than a `Count`.
+Quotient: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=2**63)]
 
 #: Facts about a machine or the settings of a run: lower-case key -> text, in the order read.
 Machine: TypeAlias = dict[Text, Text]
@@ -82,6 +84,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time stamp in seconds. ``cpus`` is the number of CPUs in a ``sum`` line. ``counts`` is what
     else was counted while it was measured: how often a queue was full, for one.
 
+    ``exact_ns`` is what ``printed_ns`` was cut from, of programs that say the quotient and not
+    what they divided: nothing is rounded twice, and no interval is made up.
+
     ``pps`` is a rate in packets per second, the mean of ``counts["samples"]`` where a program
     prints one a second; its ``ns`` are those of one packet. ``events`` is a counter (of perf
     stat), or how often it counts in a second (ethtool_stats): it has no time, and is listed only.
@@ -94,6 +99,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus: Count | None = None
     printed_cycles: Count | None = None
     printed_ns: Nanoseconds | None = None
+    exact_ns: Quotient | None = None
     time_interval_ns: Count | None = None
     invoke_count: Count | None = None
     tsc_interval: Count | None = None
@@ -122,6 +128,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.time_interval_ns / self.invoke_count
         if self.pps:
             return 1e9 / self.pps
+        if self.exact_ns is not None:
+            return self.exact_ns
         printed = self.ns_printed
         return None if printed is None else float(printed)
 

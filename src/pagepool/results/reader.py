@@ -14,7 +14,7 @@ from typing import IO
 
 import msgspec
 
-from pagepool.results import jsonio
+from pagepool.results import documents, jsonio
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import RawLine, clean, read_blocks, read_lines
 from pagepool.results.mails import Mails, is_mail, is_quoted_printable, quoted_printable
@@ -184,7 +184,7 @@ def _read_json(stream: io.RawIOBase | IO[bytes], name: str) -> ResultSet:
     data = whole.read(jsonio.MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
     if len(data) > jsonio.MAX_BYTES:
         raise ResultsError(name, f"JSON of more than {jsonio.MAX_BYTES >> 20} MiB", "split it")
-    results = jsonio.loads(data, name)
+    results = documents.loads(data, name)
     builds = tuple(_judged(build) for build in results.builds if build.records)
     if not builds:
         raise ResultsError(name, "no results in it")
