@@ -81,6 +81,11 @@ _PARAMETERS = (
         help="Tests that do not touch what was changed, beside for_loop, atomic_inc, lock and rcu.",
     ),
     margin_option,
+    click.option(
+        "--anyway",
+        is_flag=True,
+        help="Verdicts also where machines, clocks, loops or DMA settings are unlike.",
+    ),
     fail_on_option,
     click.option("--output", metavar="FILE", help="Write to a file instead of standard output."),
 )
@@ -100,10 +105,12 @@ def compares(function: Callable[..., None]) -> Callable[..., None]:
         series: bool,
         controls: tuple[str, ...],
         margin: Margin,
+        anyway: bool,
         fail_on: dict[str, float],
         **own: Any,
     ) -> None:
-        function(_compare(files, metric, tests, series, controls, margin, fail_on), **own)
+        compared = _compare(files, metric, tests, series, controls, margin, anyway, fail_on)
+        function(compared, **own)
 
     for parameter in reversed(_PARAMETERS):
         command = parameter(command)
@@ -117,6 +124,7 @@ def _compare(
     series: bool,
     controls: tuple[str, ...],
     margin: Margin,
+    anyway: bool,
     fail_on: dict[str, float],
 ) -> Compared:
     selectors = [selection.parse(argument) for argument in files]
@@ -147,6 +155,7 @@ def _compare(
             series=series,
             margin=margin,
             controls=split_globs(controls),
+            anyway=anyway,
         )
     except ResultsError as error:
         fail(error)
@@ -158,13 +167,18 @@ def _compare(
             complain(oddity)
             status = FAILURE
     failing = tuple(failures(found, fail_on))
-    options = _options(metric, tests, series, controls, margin)
+    options = _options(metric, tests, series, controls, margin, anyway)
     timed = tuple(report.with_times(chosen))
     return Compared(files, timed, found, status, failing, options)
 
 
 def _options(
-    metric: str, tests: tuple[str, ...], series: bool, controls: tuple[str, ...], margin: Margin
+    metric: str,
+    tests: tuple[str, ...],
+    series: bool,
+    controls: tuple[str, ...],
+    margin: Margin,
+    anyway: bool,
 ) -> tuple[str, ...]:
     words = [word for glob in tests for word in ("--tests", glob)]
     words += ["--metric", metric] if metric != "both" else []
@@ -172,4 +186,5 @@ def _options(
     words += [word for glob in controls for word in ("--control", glob)]
     if margin != Margin():
         words += ["--margin", f"{margin.percent:.12g},{margin.ns:.12g}"]
+    words += ["--anyway"] if anyway else []
     return tuple(words)

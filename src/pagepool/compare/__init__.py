@@ -3,8 +3,8 @@
 
 `compare` is the way in. Knows records, and nothing of how they were measured. `statistics` has all
 arithmetic on several runs, `verdict` judges one row by it, `report` pairs the builds and collects
-what to beware of, `decisions` gives its rows their verdicts, `formats` writes it, `html` with
-`charts` as a page.
+what to beware of, `unlike` says which builds do not compare, `decisions` gives the rows their
+verdicts, `formats` writes it, `html` with `charts` as a page.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ def compare(
     controls: Sequence[str] = (),
     margin: Margin | None = None,
     metrics: Sequence[Metric] | None = None,
+    anyway: bool = False,
 ) -> Report:
     """Compare every build with the first, as ``pagepool compare`` does.
 
     builds: files, ``FILE@BUILD``, or builds of `pagepool.results.read`; one single file has its
     builds compared in order. series: with the build before as well. tests, controls: globs on
     names. margin: what is no change (default 1 % or 0.2 ns). metrics: some of ``cycles``, ``ns``,
-    ``instructions``; by default cycles and ns, as far as they are there.
+    ``instructions``; by default cycles and ns, as far as they are there. anyway: verdicts also
+    where machines, clocks, loops or DMA settings are unlike.
 
     The report has ``comparisons`` of ``rows``, each with its ``metrics`` (ns, cycles) and its
     ``verdict``; it is a table in a notebook, and ``to_dicts()`` is for data frames. Raises
@@ -66,4 +68,5 @@ def compare(
         series=series,
         margin=margin,
         controls=controls,
+        anyway=anyway,
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pagepool.results import figures, headings, tables
+from pagepool.results import facts, figures, headings, tables
 from pagepool.results.assembly import Assembly, Context, Stream
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import Line, RawLine, Skipped, peel
@@ -350,6 +350,8 @@ class TextReader:
     def _around(self, stream: Stream, line: Line, number: int) -> None:
         """A line that is no record: does it say where the next ones belong?"""
         text = line.text
+        if facts.read(text, stream.facts):
+            return
         self._is_org = self._is_org or headings.is_org(text)
         if text[:1] in "*#" and (title := headings.headline(text)) is not None:
             # In a mail an asterisk is a bullet.
@@ -359,6 +361,8 @@ class TextReader:
             stream.new_run = True
             stream.settings = {**stream.settings, **parameters}
         elif kernel := headings.kernel(text):
+            if line.stamped:
+                facts.reboot(stream.facts)
             self._assembly.kernel(stream, kernel, line.stamped, number)
         elif found := headings.fact(text):
             self._assembly.fact(stream, *found, number, text)
@@ -386,7 +390,10 @@ def _returning(stream: Stream) -> int | None:
 
 
 #: What every line that can matter has in it, but for headings and commits.
-_NEEDLES = (b"bench", b"Type:", b"#", b"cycles", b"Linux version", b"CPU: ", b"Machine: ")
+_NEEDLES = (
+    *(b"bench", b"Type:", b"#", b"cycles", b"Linux version", b"CPU: ", b"Machine: "),
+    *facts.NEEDLES,
+)
 _WORDS = re.compile(b"|".join(_NEEDLES)).search
 #: What else matters in text that no kernel has printed: rates, rules, tables.
 _TYPED = re.compile(rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\|").search
