@@ -86,9 +86,9 @@ class Ready(msgspec.Struct, tag=True):
     """What the worker knows of itself.
 
     ``cpu`` is where it is pinned, ``None`` for ``pin_error``'s reason. ``counter_khz`` is
-    measured, 0 without a counter. ``pmu_error`` is an errno, 0 where instructions can be counted.
-    ``dma`` and ``checked`` are what the pools turn out to be, in words. ``protocol``: `PROTOCOL`
-    of the worker.
+    measured, 0 without a counter. ``build`` is how the core was built. ``pmu_error`` is an errno,
+    0 where instructions can be counted. ``dma`` and ``checked`` are what the pools turn out to be,
+    in words. ``protocol``: `PROTOCOL` of the worker.
     """
 
     cpu: int | None
@@ -96,6 +96,7 @@ class Ready(msgspec.Struct, tag=True):
     counter: str
     counter_khz: int
     compiler: str
+    build: str
     version: str
     pmu_error: int
     dma: str

@@ -112,11 +112,12 @@ def same_cpu(one: str, other: str) -> bool:
     return words <= others or others <= words
 
 
-_SPEED = re.compile(r"@.*|\b\d+ ?x\b|\((?:r|tm)\)|\b(?:cpu|processor|\d+-core|intel|amd|with)\b")
+#: Not of a CPU's name: speed, number of sockets, marks, and what some leave out.
+_NO_NAME = re.compile(r"@.*|^\d+ ?x\b|\((?:r|tm)\)|\b(?:cpu|processor|\d+-core|intel|amd|with)\b")
 
 
 def _cpu_words(name: str) -> set[str]:
-    return set(re.findall(r"[\w.+-]+", _SPEED.sub(" ", name.casefold())))
+    return set(re.findall(r"[\w.+-]+", _NO_NAME.sub(" ", name.casefold())))
 
 
 def _same(name: str, kind: Kind, one: str, other: str) -> bool:

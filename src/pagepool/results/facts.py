@@ -24,6 +24,7 @@ NEEDLES = (
     b"DMI: QEMU", b"SWIOTLB", b"omain type", b"invalidation pol", b"Lock depend", b"Sanitizer",
     b"csan: en", b"leak detector", b"being used.", b"Dynamic Pre", b"-init: stack", b"governor",
     b"_pstate", b"scaling_driver", b"no_turbo", b"/boost:", b"Thread(s)", b"tables isol",
+    b"rstack_over", b"iommu=",
 )  # fmt: skip
 
 #: How the boot calls a vulnerability -> its file in ``/sys``. lscpu's names are the files'.

@@ -191,8 +191,9 @@ def tells_debugging(facts: Machine) -> bool:
 
 def slow_core(facts: Machine) -> list[str]:
     """What makes the figures of this project's own core none of a pool in use."""
-    build = facts.get("core build", "release")
-    found = [] if build == "release" else [f"core build {build}"]
+    build = facts.get("core build", "")
+    slow = "sanitized" in build or build.partition(",")[0] == "debug"
+    found = [f"core build: {build}"] if slow else []
     return found + (["checked mode"] if facts.get("checked mode", "off") != "off" else [])
 
 
