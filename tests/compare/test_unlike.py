@@ -179,6 +179,16 @@ def test_noise_is_not_lent_to_unlike_builds_unless_anyway() -> None:
         assert it is not None and it.method == method
 
 
+def test_a_series_says_where_it_has_no_verdict() -> None:
+    on, off = {"dma": "mapped"}, {"dma": "off"}
+    none = render(compare([side("a", on), side("b", off, 1.05)], series=True), "table")
+    assert none.startswith("x: no verdict, unlike DMA settings\n")
+    some = [side("a", on), side("b", off, 1.05), side("c", off, 1.0501)]
+    assert render(compare(some, series=True), "table").startswith(
+        "x: no move where there is a verdict; elsewhere unlike DMA settings\n"
+    )
+
+
 def test_debugging_on_both_sides_is_said_once() -> None:
     report = compare([side(name, {"debugging": "LOCKDEP"}, ord(name) / 97) for name in "abc"])
     assert warned(report) == {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pagepool.results.facts import NEEDLES, read, reboot
 from pagepool.results.lines import RawLine, peel
 from pagepool.results.model import Build, ResultSet, Run
 from pagepool.results.reader import read as read_file
+from pagepool.results.reader import read_stream
 from pagepool.results.text import TextReader
 
 LINES: list[tuple[str, dict[str, str]]] = [
@@ -154,6 +156,21 @@ def test_the_lines_of_a_boot_go_to_the_runs_of_that_boot() -> None:
     assert one.machine["config_lockdep"] == "y"
     assert "config_lockdep" not in two.machine
     assert kinds.of(one)["preemption"] == "PREEMPT"
+
+
+@pytest.mark.parametrize("stamp", ["[    1.{n:06}] ", "Jan  7 15:15:18 host kernel: "])
+def test_a_boot_is_found_among_many_other_lines(stamp: str) -> None:
+    """Blocks of a log in which nothing matters are not looked at line by line."""
+    many = "".join(
+        stamp.format(n=n) + f"pci 0000:c9:00.{n}: enabling Extended Tags\n" for n in range(20_000)
+    )
+    lockdep = stamp.format(n=1) + LOCKDEP.partition("] ")[2]
+    late = "".join(
+        f"[{n:5}.000000] usb 1-{n}: new high-speed USB device\n" for n in range(1000, 9000)
+    )
+    text = many + lockdep + many + late + RUN.format(n=1).replace("157", "9999")
+    (one,) = read_stream(io.BytesIO(text.encode()), "log").builds
+    assert one.machine == {"config_lockdep": "y"}
 
 
 def test_a_boot_without_a_run_says_nothing_of_the_next_one() -> None:

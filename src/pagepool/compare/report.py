@@ -562,16 +562,17 @@ def _with_one_run(comparison: Comparison) -> Comparison:
     if 1 not in counts:
         return comparison
     verdicts = [row.verdict for row in comparison.rows if row.verdict]
-    if any(verdict.why in unlike.WITHHELD for verdict in verdicts):
-        return comparison
-    if all(verdict.method == "none" for verdict in verdicts):
+    judged = [verdict for verdict in verdicts if verdict.why not in unlike.WITHHELD]
+    if verdicts and not judged:
+        return comparison  # no number of runs would change that
+    if all(verdict.method == "none" for verdict in judged):
         one = (
             "one run a side: these differences"
             if counts == {1}
             else "a side with one run: its rows"
         )
         text = f"{one} carry no verdict; with {RANK_RUNS} runs a side ranks decide"
-    elif any(verdict.method == "pooled" for verdict in verdicts):
+    elif any(verdict.method == "pooled" for verdict in judged):
         text = "a side with one run: its noise is known from the runs of other builds only"
     else:
         return comparison

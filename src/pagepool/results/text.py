@@ -390,11 +390,10 @@ def _returning(stream: Stream) -> int | None:
 
 
 #: What every line that can matter has in it, but for headings and commits.
-_NEEDLES = (
-    *(b"bench", b"Type:", b"#", b"cycles", b"Linux version", b"CPU: ", b"Machine: "),
-    *facts.NEEDLES,
-)
-_WORDS = re.compile(b"|".join(_NEEDLES)).search
+_NEEDLES = (b"bench", b"Type:", b"#", b"cycles", b"Linux version", b"CPU: ", b"Machine: ")
+_WORDS = re.compile(b"|".join((*_NEEDLES, *facts.NEEDLES))).search
+#: A line of the 1000th second of a boot or later. What a boot says of itself comes earlier.
+_LATE = re.compile(rb"\[ ?\d{4,}\.").search
 #: What else matters in text that no kernel has printed: rates, rules, tables.
 _TYPED = re.compile(rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\|").search
 #: Two numbers at the end of a line: the row of a table.
@@ -435,8 +434,14 @@ def is_dull(block: bytes) -> bool:
     """
     return (
         not any(needle in block for needle in _NEEDLES)
+        and not (_may_boot(block) and any(needle in block for needle in facts.NEEDLES))
         and not any(end in block for end in _ENDS)
         and b"\0" not in block
         and block[-1:] == b"\n"
         and _SHORT_OR_TYPED(b"\n" + block) is None
     )
+
+
+def _may_boot(block: bytes) -> bool:
+    """Whether lines of a boot may be among stamped ones: some are early, or have no uptime."""
+    return b"[  " in block or _LATE(block) is None
