@@ -96,12 +96,12 @@ class Ready(msgspec.Struct, tag=True):
     counter: str
     counter_khz: int
     compiler: str
-    build: str
     version: str
     pmu_error: int
     dma: str
     checked: str
     protocol: int = 1
+    build: str = "not known"
 
 
 class Greeting(msgspec.Struct):

@@ -309,9 +309,9 @@ def metrics_of(chosen: Sequence[Chosen], tests: Sequence[str] = ()) -> tuple[Met
 
 def with_times(chosen: Sequence[Chosen]) -> Sequence[Chosen]:
     """The builds that can be compared: not those of which only counters are known."""
-    timed = [one for one in chosen if _group(one.build)]
+    timed = [one for one in chosen if decisions.records_of(one.build)]
     if len(timed) < 2 and len(timed) < len(chosen):
-        other = next(one for one in chosen if not _group(one.build))
+        other = next(one for one in chosen if not decisions.records_of(one.build))
         raise ResultsError(
             f"{other.file}@{other.build.label}",
             "holds counters only, which have no time to compare",

@@ -42,7 +42,7 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started",
          "finished", "load", "uptime", "run", "command", "hostname", "host", "design", "python",
-         "instructions"),
+         "instructions", "interpreter"),
         "free",
     ),
 }  # fmt: skip
