@@ -30,6 +30,7 @@ READY = Ready(
     counter="rdtsc",
     counter_khz=3_000_000,
     compiler="gcc 12.2.0",
+    build="release",
     version="0.1.0",
     pmu_error=2,
     dma="off",

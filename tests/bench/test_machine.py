@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -53,14 +54,75 @@ def test_small_facts(tmp_path: Path) -> None:
         {
             "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
             f"{CPU}/cpu2/cpufreq/scaling_governor": "performance\n",
-            "proc/cpuinfo": "flags\t\t: fpu hypervisor lahf_lm\n",
+            f"{CPU}/cpu2/cpufreq/scaling_driver": "amd-pstate-epp\n",
+            f"{CPU}/smt/active": "1\n",
+            "proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/sda1 mitigations=off quiet nosmt\n",
         },
     )
     assert machine.transparent_huge_pages(root) == "madvise"
     assert machine.governor(2, root) == "performance"
-    assert machine.governor(None, root) == ""
-    assert machine.is_virtual(root)
-    assert not machine.is_virtual(tmp_path / "nothing")
+    assert machine.governor(None, root) == "none"
+    assert machine.frequency_driver(2, root) == "amd-pstate-epp"
+    assert machine.smt(root) == "on"
+    assert machine.boot_options(root) == "mitigations=off nosmt"
+    nothing = tmp_path / "nothing"
+    assert machine.smt(nothing) == machine.boot_options(nothing) == "not known"
+    quiet = make(tmp_path / "quiet", {"proc/cmdline": "root=/dev/sda1 quiet\n"})
+    assert machine.boot_options(quiet) == "none"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "not known"),
+        ({"proc/cpuinfo": "flags\t\t: fpu lahf_lm\n"}, "no"),
+        ({"proc/cpuinfo": "flags\t\t: fpu hypervisor lahf_lm\n"}, "yes"),
+        ({"proc/cpuinfo": "flags\t\t: fpu hypervisor\n",
+          "sys/class/dmi/id/sys_vendor": "QEMU\n"}, "QEMU"),
+        # No flag on arm64, but firmware.
+        ({"sys/class/dmi/id/product_name": "KVM Virtual Machine\n"}, "KVM"),
+        ({"proc/cpuinfo": "Features\t: fp asimd\n",
+          "sys/class/dmi/id/sys_vendor": "Ampere\n"}, "not known"),
+        # A bare machine of a maker of hypervisors is bare.
+        ({"proc/cpuinfo": "flags\t\t: fpu\n",
+          "sys/class/dmi/id/sys_vendor": "Google Compute Engine\n"}, "no"),
+    ],
+)  # fmt: skip
+def test_virtual_machines(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    assert machine.virtual_machine(make(tmp_path, files)) == said
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "not known"),
+        ({f"{CPU}/intel_pstate/no_turbo": "1\n"}, "off"),
+        ({f"{CPU}/intel_pstate/no_turbo": "0\n"}, "on"),
+        ({f"{CPU}/cpufreq/boost": "1\n"}, "on"),
+        ({f"{CPU}/cpufreq/boost": "1\n", f"{CPU}/cpu3/cpufreq/boost": "0\n"}, "off"),
+    ],
+)
+def test_boost(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    assert machine.boost(3, make(tmp_path, files)) == said
+
+
+CONFIG = "# CONFIG_KASAN is not set\nCONFIG_DEBUG_PREEMPT=y\nCONFIG_PROVE_LOCKING=y\nCONFIG_NET=y\n"
+
+
+def test_options_for_debugging(tmp_path: Path) -> None:
+    said = "PROVE_LOCKING, DEBUG_PREEMPT"
+    assert machine.debugging("6.1", make(tmp_path / "boot", {"boot/config-6.1": CONFIG})) == said
+    packed = tmp_path / "packed"
+    (packed / "proc").mkdir(parents=True)
+    (packed / "proc/config.gz").write_bytes(gzip.compress(CONFIG.encode()))
+    assert machine.debugging("6.1", packed) == said
+    # What cannot be unpacked is not all that there is.
+    (packed / "proc/config.gz").write_bytes(b"nothing")
+    assert machine.debugging("6.1", packed).startswith("not known")
+    make(packed, {"boot/config-6.1": "CONFIG_NET=y\n"})
+    assert machine.debugging("6.1", packed) == "none"
+    # The configuration of another kernel says nothing of this one.
+    assert machine.debugging("6.2", packed).startswith("not known")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +157,8 @@ def test_cpu_lists() -> None:
 def test_every_fact_is_a_line_that_the_reader_takes() -> None:
     facts = machine.describe(None)
     assert facts["pinned cpu"] == "none"
+    always = ["virtual machine", "governor", "frequency driver", "boost", "smt", "thp"]
+    assert {*always, "mitigations", "debugging", "boot options"} <= facts.keys()
     for line, (key, value) in zip(fact_lines(facts), facts.items(), strict=True):
         assert fact(line) == (key, value)
 

@@ -83,7 +83,7 @@ def test_unlike_machines_and_not_more_runs_are_what_hinders() -> None:
         "a -> b: nothing is decided: inconclusive: x (unlike machines)."
     )
     assert "Machine:     before: one; after: other\n" in text
-    assert "- unlike machines or settings: cpu (one and other)\n" in text
+    assert "- unlike machines: cpu (one and other); no verdict, unless with --anyway\n" in text
 
 
 def test_each_row_says_what_would_decide_it() -> None:

@@ -126,7 +126,9 @@ def test_no_warning_without_a_reason() -> None:
 def test_unlike_machines() -> None:
     one = build("a", [record()], cpu="X", kernel="1", governor="performance")
     two = build("b", [record(interval=11 * 10**8)], cpu="Y", kernel="2", governor="performance")
-    assert texts(compare([one, two]), "machines") == ["unlike machines or settings: cpu (X and Y)"]
+    assert texts(compare([one, two]), "machines") == [
+        "unlike machines: cpu (X and Y); no verdict, unless with --anyway"
+    ]
 
 
 def test_an_impossible_record_is_left_out_and_said() -> None:

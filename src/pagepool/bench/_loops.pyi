@@ -164,5 +164,8 @@ def pmu_error() -> int:
 def compiler() -> str:
     """The C compiler that built the loops, name and version."""
 
+def core_build() -> str:
+    """How the C library was built: meson's buildtype, and what else was asked for."""
+
 def core_version() -> str:
     """The version of the C library that is measured."""

@@ -21,6 +21,7 @@ cdef extern from *:
     #endif
     """
     const char *PP_BENCH_COMPILER
+    const char *PP_CORE_BUILD
 
 cdef extern from "pagepool.h":
     const char *page_pool_version() nogil
@@ -567,6 +568,11 @@ def pmu_error():
 def compiler():
     """The C compiler that built the loops, name and version."""
     return PP_BENCH_COMPILER.decode()
+
+
+def core_build():
+    """How the C library was built: meson's buildtype, and what else was asked for."""
+    return PP_CORE_BUILD.decode()
 
 
 def core_version():

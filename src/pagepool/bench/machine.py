@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The machine that a benchmark runs on: what a reader must know to compare two figures.
 
-Everything comes from files that may be missing; what cannot be known is left out, never guessed.
+Everything comes from files that may be missing; what cannot be known is never guessed: it is left
+out, or said to be not known where figures depend on it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import platform
 import re
+import zlib
 from datetime import datetime
 from pathlib import Path
 
+from pagepool.results import facts, kinds
 from pagepool.results.model import Machine
 
+_CPUS = "sys/devices/system/cpu"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -49,13 +54,12 @@ def mitigations(root: Path = Path("/")) -> str:
     """
     found = []
     try:
-        files = sorted((root / "sys/devices/system/cpu/vulnerabilities").iterdir())
+        files = sorted((root / _CPUS / "vulnerabilities").iterdir())
     except OSError:
         return ""
     for file in files:
-        state = _text(file).split(";")[0].strip()
-        if state and state != "Not affected":
-            found.append(f"{file.name}={state.removeprefix('Mitigation: ')}")
+        if state := facts.mitigation(_text(file)):
+            found.append(f"{file.name}={state}")
     return "; ".join(found) or "none needed"
 
 
@@ -66,14 +70,84 @@ def transparent_huge_pages(root: Path = Path("/")) -> str:
     return match.group(1) if match else ""
 
 
-def is_virtual(root: Path = Path("/")) -> bool:
-    """Whether the CPU says that a hypervisor is below it (x86 only)."""
-    return bool(re.search(r"^flags\s*:.*\bhypervisor\b", _text(root / "proc/cpuinfo"), re.M))
+#: Words in the names of a machine's maker and product -> the hypervisor that makes it.
+_HYPERVISORS = {
+    "QEMU": "QEMU", "KVM": "KVM", "VMware": "VMware", "Xen": "Xen", "VirtualBox": "VirtualBox",
+    "Amazon EC2": "Amazon EC2", "Google Compute": "Google Compute", "Virtual Machine": "Hyper-V",
+}  # fmt: skip
+
+
+def virtual_machine(root: Path = Path("/")) -> str:
+    """``no``, or the hypervisor below, ``yes`` where it has no name.
+
+    x86 CPUs say whether there is one; elsewhere the firmware's tables may.
+    """
+    cpuinfo = _text(root / "proc/cpuinfo")
+    flags = re.search(r"^flags\s*:.*$", cpuinfo, re.M)
+    if flags and not re.search(r"\bhypervisor\b", flags[0]):
+        return "no"
+    names = [_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
+    names.append(_text(root / "sys/hypervisor/type").replace("xen", "Xen"))
+    for word, name in _HYPERVISORS.items():
+        if any(word in text for text in names):
+            return name
+    return "yes" if flags else kinds.UNKNOWN
 
 
 def governor(cpu: int | None, root: Path = Path("/")) -> str:
-    """The frequency governor of a CPU (of CPU 0 for ``None``); empty where there is none."""
-    return _text(root / f"sys/devices/system/cpu/cpu{cpu or 0}/cpufreq/scaling_governor")
+    """The frequency governor of a CPU (of CPU 0 for ``None``); ``none`` where there is none."""
+    return _text(root / f"{_CPUS}/cpu{cpu or 0}/cpufreq/scaling_governor") or "none"
+
+
+def frequency_driver(cpu: int | None, root: Path = Path("/")) -> str:
+    """What sets the frequency of a CPU, ``none`` where nobody does."""
+    return _text(root / f"{_CPUS}/cpu{cpu or 0}/cpufreq/scaling_driver") or "none"
+
+
+def boost(cpu: int | None, root: Path = Path("/")) -> str:
+    """``on``, ``off``: whether a CPU may run faster than its nominal frequency."""
+    base = root / _CPUS
+    for name, on in (
+        ("intel_pstate/no_turbo", "0"),
+        (f"cpu{cpu or 0}/cpufreq/boost", "1"),
+        ("cpufreq/boost", "1"),
+    ):
+        if (text := _text(base / name)) in ("0", "1"):
+            return "on" if text == on else "off"
+    return kinds.UNKNOWN
+
+
+def smt(root: Path = Path("/")) -> str:
+    """``on``, ``off``: whether threads share a core."""
+    return {"1": "on", "0": "off"}.get(_text(root / _CPUS / "smt/active"), kinds.UNKNOWN)
+
+
+def boot_options(root: Path = Path("/")) -> str:
+    """Those words of the kernel's command line that figures may depend on, or ``none``."""
+    line = _text(root / "proc/cmdline")
+    return kinds.boot_options(line) if line else kinds.UNKNOWN
+
+
+def debugging(release: str, root: Path = Path("/")) -> str:
+    """The options for debugging that the kernel was built with: ``A, B``, or ``none``."""
+    for name in (
+        "proc/config.gz",
+        f"boot/config-{release}",
+        f"lib/modules/{release}/config",
+        f"lib/modules/{release}/build/.config",
+    ):
+        try:
+            data = (root / name).read_bytes()
+            text = (gzip.decompress(data) if name.endswith(".gz") else data).decode("latin-1")
+        except (OSError, EOFError, zlib.error):
+            continue
+        known: Machine = {}
+        for line in text.splitlines():
+            if "CONFIG_" in line:
+                facts.read(line, known)
+        found = [name for name in kinds.DEBUGGING if known.get(f"config_{name.lower()}") == "y"]
+        return ", ".join(found) or "none"
+    return f"{kinds.UNKNOWN}, there is no configuration of this kernel to read"
 
 
 def choose_cpu(allowed: set[int], root: Path = Path("/")) -> int:
@@ -87,7 +161,7 @@ def choose_cpu(allowed: set[int], root: Path = Path("/")) -> int:
 
 def order_cpus(allowed: set[int], root: Path = Path("/")) -> list[int]:
     """The CPUs to measure on, best first: by the rule of `choose_cpu`."""
-    base = root / "sys/devices/system/cpu"
+    base = root / _CPUS
     isolated = parse_cpu_list(_text(base / "isolated"))
 
     def speed(cpu: int) -> int:
@@ -130,20 +204,25 @@ def describe(pinned: int | None, root: Path = Path("/")) -> Machine:
     with contextlib.suppress(OSError):
         load = " ".join(f"{value:.2f}" for value in os.getloadavg())
     system = os.uname()
-    facts = {
+    found = {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "cpu": cpu_model(root),
         "online cpus": str(os.cpu_count() or ""),
         "pinned cpu": "none" if pinned is None else str(pinned),
         "kernel": f"{system.sysname} {system.release} {system.machine}",
-        "virtual machine": "yes" if is_virtual(root) else "",
+        "virtual machine": virtual_machine(root),
         "governor": governor(pinned, root),
-        "thp": transparent_huge_pages(root),
-        "mitigations": mitigations(root),
+        "frequency driver": frequency_driver(pinned, root),
+        "boost": boost(pinned, root),
+        "smt": smt(root),
+        "thp": transparent_huge_pages(root) or kinds.UNKNOWN,
+        "mitigations": mitigations(root) or kinds.UNKNOWN,
+        "debugging": debugging(system.release, root),
+        "boot options": boot_options(root),
         "load": load,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
-    return {key: one_line(value) for key, value in facts.items() if value}
+    return {key: one_line(value) for key, value in found.items() if value}
 
 
 def one_line(text: str) -> str:

@@ -86,9 +86,9 @@ class Ready(msgspec.Struct, tag=True):
     """What the worker knows of itself.
 
     ``cpu`` is where it is pinned, ``None`` for ``pin_error``'s reason. ``counter_khz`` is
-    measured, 0 without a counter. ``pmu_error`` is an errno, 0 where instructions can be counted.
-    ``dma`` and ``checked`` are what the pools turn out to be, in words. ``protocol``: `PROTOCOL`
-    of the worker.
+    measured, 0 without a counter. ``build`` is how the core was built. ``pmu_error`` is an errno,
+    0 where instructions can be counted. ``dma`` and ``checked`` are what the pools turn out to be,
+    in words. ``protocol``: `PROTOCOL` of the worker.
     """
 
     cpu: int | None
@@ -101,6 +101,7 @@ class Ready(msgspec.Struct, tag=True):
     dma: str
     checked: str
     protocol: int = 1
+    build: str = "not known"
 
 
 class Greeting(msgspec.Struct):

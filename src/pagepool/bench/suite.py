@@ -121,6 +121,7 @@ def facts(
     result |= {
         "pagepool": ready.version,
         "compiler": machine.one_line(ready.compiler),
+        "core build": ready.build,
         "counter": counter,
         "instructions": instructions,
     }

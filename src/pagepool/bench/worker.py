@@ -110,6 +110,7 @@ def _set_up(setup: Setup) -> Ready:
         counter=_loops.counter_name(),
         counter_khz=khz,
         compiler=_loops.compiler(),
+        build=_loops.core_build(),
         version=_loops.core_version(),
         pmu_error=_loops.pmu_error(),
         dma=_loops.dma_text(setup.pools.dma, setup.pools.tracking),

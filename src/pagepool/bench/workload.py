@@ -251,6 +251,7 @@ def _facts(ready: Ready, reader: int) -> Machine:
     return facts | {
         "pagepool": ready.version,
         "compiler": machine.one_line(ready.compiler),
+        "core build": ready.build,
         "counter": counter,
         "checked mode": ready.checked,
     }

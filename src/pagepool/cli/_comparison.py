@@ -85,6 +85,11 @@ _PARAMETERS = (
         help="Tests that do not touch what was changed, beside for_loop, atomic_inc, lock and rcu.",
     ),
     margin_option,
+    click.option(
+        "--anyway",
+        is_flag=True,
+        help="Verdicts also where machines, clocks, loops or DMA settings are unlike.",
+    ),
     fail_on_option,
     *_inputs.LABEL_OPTIONS,
     click.option("--output", metavar="FILE", help="Write to a file instead of standard output."),
@@ -105,13 +110,15 @@ def compares(function: Callable[..., None]) -> Callable[..., None]:
         series: bool,
         controls: tuple[str, ...],
         margin: Margin,
+        anyway: bool,
         fail_on: dict[str, float],
         label_options: tuple[str, ...],
         label_files: tuple[str, ...],
         **own: Any,
     ) -> None:
         labels = (label_options, label_files)
-        function(_compare(files, metric, tests, series, controls, margin, fail_on, labels), **own)
+        compared = _compare(files, metric, tests, series, controls, margin, anyway, fail_on, labels)
+        function(compared, **own)
 
     for parameter in reversed(_PARAMETERS):
         command = parameter(command)
@@ -125,6 +132,7 @@ def _compare(
     series: bool,
     controls: tuple[str, ...],
     margin: Margin,
+    anyway: bool,
     fail_on: dict[str, float],
     labels: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Compared:
@@ -161,6 +169,7 @@ def _compare(
             series=series,
             margin=margin,
             controls=split_globs(controls),
+            anyway=anyway,
         )
     except ResultsError as error:
         fail(error)
@@ -172,7 +181,7 @@ def _compare(
             complain(oddity)
             status = FAILURE
     failing = tuple(failures(found, fail_on))
-    options = _options(metric, tests, series, controls, margin)
+    options = _options(metric, tests, series, controls, margin, anyway)
     timed = tuple(report.with_times(chosen))
     words = [word for text in labels[0] for word in ("--label", text)]
     words += [word for file in labels[1] for word in ("--labels", PurePath(file).name)]
@@ -180,7 +189,12 @@ def _compare(
 
 
 def _options(
-    metric: str, tests: tuple[str, ...], series: bool, controls: tuple[str, ...], margin: Margin
+    metric: str,
+    tests: tuple[str, ...],
+    series: bool,
+    controls: tuple[str, ...],
+    margin: Margin,
+    anyway: bool,
 ) -> tuple[str, ...]:
     words = [word for glob in tests for word in ("--tests", glob)]
     words += ["--metric", metric] if metric != "both" else []
@@ -188,4 +202,5 @@ def _options(
     words += [word for glob in controls for word in ("--control", glob)]
     if margin != Margin():
         words += ["--margin", f"{margin.percent:.12g},{margin.ns:.12g}"]
+    words += ["--anyway"] if anyway else []
     return tuple(words)

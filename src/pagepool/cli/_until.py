@@ -110,8 +110,14 @@ class UntilSession(Session):
         """The comparison of all that was measured. Raises `ResultsError`."""
         results = self._collector.results(self._stem, self._given_label)
         chosen = two_at_least([Chosen(self._source, build) for build in results.builds])
+        # What differs was asked for, the DMA settings too: that is what is to be decided.
         return report.compare(
-            chosen, report.metrics_of(chosen), (), [results], margin=self._asked.margin
+            chosen,
+            report.metrics_of(chosen),
+            (),
+            [results],
+            margin=self._asked.margin,
+            anyway=True,
         )
 
     def _print(self, event: Event, bar: Progress) -> None:

@@ -3,8 +3,8 @@
 
 `compare` is the way in. Knows records, and nothing of how they were measured. `statistics` has all
 arithmetic on several runs, `verdict` judges one row by it, `report` pairs the builds and collects
-what to beware of, `decisions` gives its rows their verdicts, `formats` writes it, `html` with
-`charts` as a page.
+what to beware of, `unlike` says which builds do not compare, `decisions` gives the rows their
+verdicts, `formats` writes it, `html` with `charts` as a page.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def compare(
     margin: Margin | None = None,
     metrics: Sequence[Metric] | None = None,
     labels: str | os.PathLike[str] | Sequence[Rule] = (),
+    anyway: bool = False,
 ) -> Report:
     """Compare every build with the first, as ``pagepool compare`` does.
 
@@ -37,7 +38,8 @@ def compare(
     single file has its builds compared in order. series: with the build before as well. tests,
     controls: globs on names. margin: what is no change (default 1 % or 0.2 ns). metrics: some of
     ``cycles``, ``ns``, ``instructions``; if not given those that there are, as ``--metric both``
-    has them. labels: as `pagepool.results.read` takes them, for the files.
+    has them. labels: as `pagepool.results.read` takes them, for the files. anyway: verdicts also
+    where machines, clocks, loops or DMA settings are unlike.
 
     The report has ``comparisons`` of ``rows``, each with its ``metrics`` (ns, cycles) and its
     ``verdict``; it is a table in a notebook, and ``to_dicts()`` is for data frames. Raises
@@ -74,4 +76,5 @@ def compare(
         series=series,
         margin=margin,
         controls=controls,
+        anyway=anyway,
     )

@@ -15,46 +15,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from pagepool.compare import looks, statistics, verdict
+from pagepool.compare import looks, statistics, unlike, verdict
 from pagepool.compare.statistics import Interval
 from pagepool.compare.verdict import Case, Decision, Judgement, Margin, Noise, Verdict
-from pagepool.results.model import Build, Key
-from pagepool.results.words import counter_ghz
+from pagepool.results.model import Build, Key, Record
 
 if TYPE_CHECKING:
     from pagepool.compare.report import Cell, Comparison, Pair, Row
 
-#: Two builds whose counters differ by more than this ran on unlike machines.
-CLOCK_TOLERANCE = 0.01
-
 #: The metrics that verdicts are of, the first that there is.
 TIMES: tuple[Literal["ns", "cycles"], ...] = ("ns", "cycles")
-
-
-def same_clock(one: float | None, other: float | None) -> bool:
-    """Whether two counters, in GHz, may be of one machine; one that is not known may."""
-    return not one or not other or abs(other / one - 1) <= CLOCK_TOLERANCE
-
-
-class _Machine(NamedTuple):
-    """What tells machines apart."""
-
-    clock: float | None
-    cpu: str | None
-
-    def alike(self, other: _Machine) -> bool:
-        return same_clock(self.clock, other.clock) and (
-            None in (self.cpu, other.cpu) or self.cpu == other.cpu
-        )
-
-
-def _machine(build: Build) -> _Machine:
-    return _Machine(counter_ghz(build.records), build.machine.get("cpu"))
-
-
-def alike(one: Build, other: Build) -> bool:
-    """Whether nothing says that two builds ran on unlike machines."""
-    return _machine(one).alike(_machine(other))
 
 
 class Pool:
@@ -63,16 +33,18 @@ class Pool:
     def __init__(self, builds: Iterable[Build]) -> None:
         """All builds that were read; one that is given twice, by whatever name, counts once."""
         self._builds = [
-            (_machine(build), _times_of(build))
+            (unlike.known(build), _times_of(build))
             for build in {id(build.runs): build for build in builds}.values()
         ]
         self._of: dict[tuple[int, ...], dict[Key, Noise | None]] = {}
 
-    def of(self, build: Build) -> dict[Key, Noise | None]:
-        """The noise of all tests on the machine of a build."""
-        machine = _machine(build)
+    def of(self, *builds: Build) -> dict[Key, Noise | None]:
+        """The noise of all tests on the machines of these builds."""
+        known = [unlike.known(build) for build in builds]
         friends = tuple(
-            index for index, (other, _) in enumerate(self._builds) if machine.alike(other)
+            index
+            for index, (other, _) in enumerate(self._builds)
+            if any(unlike.alike(one, other) for one in known)
         )
         if friends not in self._of:
             runs: dict[Key, list[list[float]]] = {}
@@ -92,6 +64,15 @@ def _times_of(build: Build) -> dict[Key, list[float]]:
     return times
 
 
+def records_of(build: Build) -> dict[Key, list[Record]]:
+    """The records of each test, in the order of the runs. Counters have no time, and are none."""
+    records: dict[Key, list[Record]] = {}
+    for record in build.records:
+        if record.kind != "event":
+            records.setdefault(record.key, []).append(record)
+    return records
+
+
 class Between(NamedTuple):
     """One comparison and the builds that it is of."""
 
@@ -101,21 +82,22 @@ class Between(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A row that was judged by itself."""
+    """A row that was judged by itself, or ``withheld`` for the reason given."""
 
     row: Row
     case: Case
-    unlike: bool
+    withheld: str
 
 
 def decide_all(
-    compared: Sequence[Between], pool: Pool, margin: Margin
+    compared: Sequence[Between], pool: Pool, margin: Margin, *, anyway: bool = False
 ) -> tuple[list[Comparison], int]:
     """The comparisons with a verdict in each row that is no control; how many rows have a p.
 
-    The p of all of these are adjusted together.
+    The p of all of these are adjusted together. ``anyway``: also where `unlike` says that builds or
+    tests cannot be judged by each other.
     """
-    opened = [_judge_all(between, pool, margin) for between in compared]
+    opened = [_judge_all(between, pool, margin, anyway) for between in compared]
     decisions, judged = verdict.decide_all([it.case for rows in opened for it in rows if it])
     left = iter(decisions)
     comparisons = []
@@ -148,11 +130,13 @@ def _times(row: Row) -> tuple[str, Cell, Cell] | None:
     return None
 
 
-def _judge_all(between: Between, pool: Pool, margin: Margin) -> list[_Open | None]:
+def _judge_all(between: Between, pool: Pool, margin: Margin, anyway: bool) -> list[_Open | None]:
     """Each row by itself; ``None``: it is a control, or has no times."""
-    unlike = not alike(between.before, between.after)
-    noises = pool.of(between.before)
-    looked = looks.of_pair(between.before, between.after)
+    builds = between.before, between.after
+    why = unlike.why(*map(unlike.known, builds))
+    noises = pool.of(*builds) if why and anyway else pool.of(between.before)
+    records = [records_of(build) for build in builds]
+    looked = looks.of_pair(*builds)
     share = looked[0].share if looked else 1.0
     moves = [abs(by) for row in between.comparison.controls if (by := moved(row)) is not None]
     controls = max(moves, default=None)
@@ -165,15 +149,18 @@ def _judge_all(between: Between, pool: Pool, margin: Margin) -> list[_Open | Non
         metric, before, after = found
         noise = noises.get(row.key)
         it = verdict.judge(before.values, after.values, noise, share)
-        if unlike:
+        withheld = "" if anyway else why
+        if not (anyway or withheld or unlike.same_loops(*(of[row.key] for of in records))):
+            withheld = unlike.HOW["loops"].words
+        if withheld:
             it = msgspec.structs.replace(it, method="none", p=None)
         limit = margin.log(median(before.values) if metric == "ns" else None)
-        opened.append(_Open(row, Case(it, noise, limit, controls), unlike))
+        opened.append(_Open(row, Case(it, noise, limit, controls), withheld))
     return opened
 
 
 def _verdict(opened: _Open, decision: Decision, rows: int) -> Verdict:
-    row, (it, noise, _, _), unlike = opened
+    row, (it, noise, _, _), withheld = opened
     intervals = {
         metric: _in(it, pair) for metric, pair in row.metrics.items() if metric != "instructions"
     }
@@ -182,14 +169,14 @@ def _verdict(opened: _Open, decision: Decision, rows: int) -> Verdict:
     return Verdict(
         kind=decision.kind,
         method=it.method,
-        why="unlike machines" if unlike else decision.why,
+        why=withheld or decision.why,
         p=it.p,
         p_adjusted=decision.p_adjusted,
         percent=Interval(*map(verdict.percent, effect)) if effect and known else None,
         ns=intervals.get("ns"),
         cycles=intervals.get("cycles"),
         smallest=verdict.smallest(it, noise, rows),
-        more_runs=None if unlike else decision.more_runs,
+        more_runs=None if withheld else decision.more_runs,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from pagepool.compare import decisions
+from pagepool.compare import decisions, unlike
 from pagepool.compare.report import Against, Cell, Comparison, Metric, Pair, Report, Row, Side
 from pagepool.compare.statistics import Interval
 from pagepool.compare.verdict import Verdict, percent
@@ -309,6 +309,10 @@ def moves(report: Report) -> list[str]:
             text = ", ".join(moved)
         elif of_test and all(it.kind == "unstable" for _, it in of_test):
             text = f"unstable, {of_test[0][1].why}; no verdict for any build"
+        elif withheld := [it.why for _, it in of_test if it.why in unlike.WITHHELD]:
+            text = f"no move where there is a verdict; elsewhere {withheld[0]}"
+            if len(withheld) == len(of_test):
+                text = f"no verdict, {withheld[0]}"
         else:
             text = "no move"
         texts.append(f"{called[key]}: {text}")

@@ -17,9 +17,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from pagepool.compare import decisions, looks, statistics
+from pagepool.compare import decisions, looks, statistics, unlike
 from pagepool.compare.selection import Chosen
 from pagepool.compare.verdict import RANK_RUNS, Margin, Verdict
+from pagepool.results import kinds
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import (
     OF_RECORDS,
@@ -43,11 +44,10 @@ CONTROLS = frozenset(
 
 #: GHz. No CPU that runs this has a slower clock: what ticks slower is a timer (arm64: 0.1).
 SLOW_COUNTER = 1.0
-#: Facts that may differ between two sides of one comparison: what is compared, and when.
-_MAY_DIFFER = frozenset(
-    {"kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started"}
-    | {"finished", "load", "cpu freq", "uptime", "run", "command", "hostname", "host", "design"}
-)
+#: Seconds. A test that ran once and shorter than this: 1 ms of other work, one time slice, is 1 %.
+SHORT_ONCE = 0.1
+#: The fast path costs this share of the way through the ring at most, where it reaches the cache.
+REACHES_CACHE = 0.98
 
 
 class Warn(msgspec.Struct, frozen=True):
@@ -206,19 +206,21 @@ def compare(
     series: bool = False,
     margin: Margin | None = None,
     controls: Sequence[str] = (),
+    anyway: bool = False,
 ) -> Report:
     """Compare every build with the first. ``tests`` are globs on names; none means all.
 
     ``results`` are the sets that the builds come from, for their oddities and for the noise of
     the builds that are not compared. ``series``: with the one before as well. ``margin``: what
     is no change. ``controls``: globs of tests that do not touch what was changed, beside
-    `CONTROLS`. Raises `ResultsError` when nothing is left to compare; a single build that shares
-    no test with the first is told in ``failures``.
+    `CONTROLS`. ``anyway``: verdicts also where builds are too unlike. Raises `ResultsError` when
+    nothing is left to compare; a single build that shares no test with the first is told in
+    ``failures``.
     """
     counted = chosen
     chosen = with_times(chosen)
     sides = _sides(chosen)
-    groups = [_group(one.build) for one in chosen]
+    groups = [decisions.records_of(one.build) for one in chosen]
     wanted = tuple(metrics)
     all_keys = list(dict.fromkeys(key for group in groups for key in group))
     _check_globs(tests, all_keys)
@@ -241,6 +243,8 @@ def compare(
             except ResultsError as error:
                 failures.append(error)
             else:
+                unlike_ones = tuple(_unlike(builds, (groups[before], groups[after]), found, anyway))
+                found = msgspec.structs.replace(found, warnings=found.warnings + unlike_ones)
                 found = _with_looks(found, *builds)
                 compared[against].append(decisions.Between(found, *builds))
     if not any(compared.values()):
@@ -253,9 +257,10 @@ def compare(
     judged: dict[Against, int] = {}
     for against, between in compared.items():
         if between:
-            decided, judged[against] = decisions.decide_all(between, pool, margin)
+            decided, judged[against] = decisions.decide_all(between, pool, margin, anyway=anyway)
             comparisons += map(_with_one_run, decided)
-    warnings = _build_warnings(sides, groups, tests) + _counters(counted)
+    warnings = _build_warnings(sides, groups, tests, [one.build for one in chosen])
+    warnings += _counters(counted)
     oddities = tuple(
         oddity
         for result in results
@@ -304,9 +309,9 @@ def metrics_of(chosen: Sequence[Chosen], tests: Sequence[str] = ()) -> tuple[Met
 
 def with_times(chosen: Sequence[Chosen]) -> Sequence[Chosen]:
     """The builds that can be compared: not those of which only counters are known."""
-    timed = [one for one in chosen if _group(one.build)]
+    timed = [one for one in chosen if decisions.records_of(one.build)]
     if len(timed) < 2 and len(timed) < len(chosen):
-        other = next(one for one in chosen if not _group(one.build))
+        other = next(one for one in chosen if not decisions.records_of(one.build))
         raise ResultsError(
             f"{other.file}@{other.build.label}",
             "holds counters only, which have no time to compare",
@@ -339,14 +344,6 @@ def _concerns(oddity: Oddity, chosen: Sequence[Chosen]) -> bool:
 
 
 Group: TypeAlias = dict[Key, list[Record]]
-
-
-def _group(build: Build) -> Group:
-    group: Group = {}
-    for record in build.records:
-        if record.kind != "event":  # a counter has no time: it is listed only
-            group.setdefault(record.key, []).append(record)
-    return group
 
 
 def _matches(key: Key, tests: Sequence[str]) -> bool:
@@ -529,29 +526,34 @@ def _pair_warnings(
             "same-measurement",
             f"{_few(same)}: the very same measurement on both sides, to the nanosecond",
         )
+
+
+def _unlike(
+    builds: tuple[Build, Build], groups: tuple[Group, Group], found: Comparison, anyway: bool
+) -> Iterable[Warn]:
+    """What makes two builds, or some of their tests, unlike; and what follows of it."""
+    one, other = map(unlike.known, builds)
+    differing = unlike.differences(one, other)
+    before, after = groups
     loops = [
-        f"{key[1]} {_loops(before[key])} and {_loops(after[key])}"
-        for key in selected
-        if _loops(before[key]) and _loops(after[key]) and _loops(before[key]) != _loops(after[key])
+        f"{row.test} {_loops(before[row.key])} and {_loops(after[row.key])}"
+        for row in found.rows
+        if not unlike.same_loops(before[row.key], after[row.key])
     ]
     if loops:
-        more = f" and {len(loops) - 3} more" if len(loops) > 3 else ""
-        yield Warn("loops", f"unlike numbers of loops: {', '.join(loops[:3])}{more}")
-    clocks = [_clock(group) for group in groups]
-    if clocks[0] and clocks[1] and not decisions.same_clock(*clocks):
-        yield Warn(
-            "clocks",
-            f"the counters run at {hertz(clocks[0])} and {hertz(clocks[1])}: "
-            "unlike machines, whose cycles do not compare",
-        )
-    one, other = (side.machine for side in sides)
-    unlike = [
-        f"{key} ({one[key]} and {other[key]})"
-        for key in one
-        if key in other and key not in _MAY_DIFFER and one[key] != other[key]
-    ]
-    if unlike:
-        yield Warn("machines", f"unlike machines or settings: {'; '.join(unlike)}")
+        more = [f"and {len(loops) - 3} more"] if len(loops) > 3 else []
+        differing["loops"] = [", ".join([*loops[:3], *more])]
+    for kind, how in unlike.HOW.items():
+        if kind not in differing:
+            continue
+        text = f"{how.words}: {'; '.join(differing[kind])}"
+        if kind == "clock":
+            assert one.clock is not None and other.clock is not None
+            speeds = f"{hertz(one.clock)} and {hertz(other.clock)}"
+            text = f"the counters run at {speeds}: {how.words}, whose cycles do not compare"
+        if not (how.is_judged or anyway):
+            text += "; no verdict, unless with --anyway"
+        yield Warn(how.code, text)
 
 
 def _with_one_run(comparison: Comparison) -> Comparison:
@@ -560,14 +562,17 @@ def _with_one_run(comparison: Comparison) -> Comparison:
     if 1 not in counts:
         return comparison
     verdicts = [row.verdict for row in comparison.rows if row.verdict]
-    if all(verdict.method == "none" for verdict in verdicts):
+    judged = [verdict for verdict in verdicts if verdict.why not in unlike.WITHHELD]
+    if verdicts and not judged:
+        return comparison  # no number of runs would change that
+    if all(verdict.method == "none" for verdict in judged):
         one = (
             "one run a side: these differences"
             if counts == {1}
             else "a side with one run: its rows"
         )
         text = f"{one} carry no verdict; with {RANK_RUNS} runs a side ranks decide"
-    elif any(verdict.method == "pooled" for verdict in verdicts):
+    elif any(verdict.method == "pooled" for verdict in judged):
         text = "a side with one run: its noise is known from the runs of other builds only"
     else:
         return comparison
@@ -631,9 +636,9 @@ def _clock(group: Group) -> float | None:
 
 
 def _build_warnings(
-    sides: list[Side], groups: list[Group], tests: Sequence[str]
+    sides: list[Side], groups: list[Group], tests: Sequence[str], builds: Sequence[Build]
 ) -> tuple[Warn, ...]:
-    result: list[Warn] = []
+    result = [*_debugging(sides, builds), *_caches(sides, groups, builds)]
     slow: dict[str, list[str]] = {}
     for side, group in zip(sides, groups, strict=True):
         clock = _clock(group)
@@ -643,7 +648,7 @@ def _build_warnings(
         who = "all builds" if len(names) == len(sides) else ", ".join(names)
         text = f"the counter of {who} is a {speed} timer: compare nanoseconds, not its cycles"
         result.append(Warn("slow-counter", text))
-    short: dict[str, float] = {}
+    short: dict[float, dict[str, float]] = {}
     for side, group in zip(sides, groups, strict=True):
         for key, records in group.items():
             if not _matches(key, tests):
@@ -653,15 +658,20 @@ def _build_warnings(
                     where = str(record.source) if record.source else side.name
                     text = f"{where}: {record.name} is left out ({', '.join(record.oddities)})"
                     result.append(Warn("left-out", text))
-                elif record.time_interval_ns and record.time_interval_ns < SHORT_PERIOD * 1e9:
-                    name = test_name(key, group)
+                elif record.time_interval_ns:
+                    once = len(records) == 1 and key[1] not in CONTROLS
+                    least = SHORT_ONCE if once else SHORT_PERIOD
                     seconds = record.time_interval_ns / 1e9
-                    short[name] = min(seconds, short.get(name, seconds))
-    if short:
-        text = ", ".join(f"{name} ({seconds:.4f} s)" for name, seconds in short.items())
-        result.append(
-            Warn("short", f"measured for less than {SHORT_PERIOD} s: {text}; use more loops")
+                    name = test_name(key, group)
+                    if seconds < least:
+                        of_least = short.setdefault(least, {})
+                        of_least[name] = min(seconds, of_least.get(name, seconds))
+    for least, tests_of in short.items():
+        text = ", ".join(f"{name} ({seconds:.4f} s)" for name, seconds in tests_of.items())
+        how = (
+            f"once, for less than {least} s" if least == SHORT_ONCE else f"for less than {least} s"
         )
+        result.append(Warn("short", f"measured {how}: {text}; use more loops"))
     for side, group in zip(sides, groups, strict=True):
         for key, records in group.items():
             cell = _cell(records, "ns") or _cell(records, "cycles")
@@ -676,6 +686,45 @@ def _build_warnings(
             text = f"{side.name}: {test_name(key, group)} has several modes: {values}"
             result.append(Warn("modes", text))
     return tuple(result)
+
+
+def _debugging(sides: list[Side], builds: Sequence[Build]) -> Iterable[Warn]:
+    """Builds whose figures are those of a kernel, or of a core, that is being debugged."""
+    who: dict[str, list[str]] = {}
+    for side, build in zip(sides, builds, strict=True):
+        facts = kinds.of(build)
+        if found := [*kinds.debugging(facts), *kinds.slow_core(facts)]:
+            who.setdefault(", ".join(found), []).append(side.name)
+    for what, names in who.items():
+        shown = "all builds" if len(names) == len(sides) else ", ".join(names)
+        text = f"debugging is on in {shown} ({what}): these are not the figures of production"
+        yield Warn("debug", text)
+
+
+#: The fast path, and the ways that are through the ring in any case.
+_FAST = "tasklet_page_pool01_fast_path"
+_RINGS = ("tasklet_page_pool02_ptr_ring", "no-softirq-page_pool02")
+
+
+def _caches(sides: list[Side], groups: list[Group], builds: Sequence[Build]) -> Iterable[Warn]:
+    """Builds whose fast path costs what the ring costs: the pages never were in the cache.
+
+    The first test outside of a softirq is no measure of it: newer kernels go the fast way there,
+    too. Our own runs verify their way by the pool's statistics.
+    """
+    for side, group, build in zip(sides, groups, builds, strict=True):
+        fast = _cell(group.get(("elem", _FAST, 0, -1), ()), "ns")
+        if fast is None or "pagepool" in build.machine:
+            continue
+        for name in _RINGS:
+            ring = _cell(group.get(("elem", name, 0, -1), ()), "ns")
+            if ring is not None and fast.exact >= REACHES_CACHE * ring.exact:
+                text = (
+                    f"{side.name}: {_FAST} takes {fast.printed} ns and {name} {ring.printed} ns: "
+                    "the fast path did not reach the cache"
+                )
+                yield Warn("no-cache", text)
+                break
 
 
 def _few(keys: Iterable[Key]) -> str:

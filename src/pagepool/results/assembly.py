@@ -41,7 +41,9 @@ CLOCK_TOLERANCE = 0.02
 _MAX_HEADLINE = 40
 
 #: Facts that change from run to run without making another build of it.
-_VOLATILE = frozenset({"date", "time", "started", "finished", "load", "uptime", "run"})
+_VOLATILE = frozenset(
+    {"date", "time", "started", "finished", "load", "uptime", "run", "counter", "tsc"}
+)
 #: ``# key: value`` lines that say how it was run, not where: they go to the runs below them.
 _SETTINGS = frozenset(
     {"loops", "suite", "command", "tests", "runs", "cpus", "returning_cpus", "producers"}

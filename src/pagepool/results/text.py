@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pagepool.results import figures, headings, tables
+from pagepool.results import facts, figures, headings, tables
 from pagepool.results.assembly import Assembly, Context, Stream
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import Line, RawLine, Skipped, peel
@@ -350,6 +350,8 @@ class TextReader:
     def _around(self, stream: Stream, line: Line, number: int) -> None:
         """A line that is no record: does it say where the next ones belong?"""
         text = line.text
+        if facts.read(text, stream.facts):
+            return
         self._is_org = self._is_org or headings.is_org(text)
         if text[:1] in "*#" and (title := headings.headline(text)) is not None:
             # In a mail an asterisk is a bullet.
@@ -359,6 +361,8 @@ class TextReader:
             stream.new_run = True
             stream.settings = {**stream.settings, **parameters}
         elif kernel := headings.kernel(text):
+            if line.stamped:
+                facts.reboot(stream.facts)
             self._assembly.kernel(stream, kernel, line.stamped, number)
         elif found := headings.fact(text):
             self._assembly.fact(stream, *found, number, text)
@@ -387,7 +391,9 @@ def _returning(stream: Stream) -> int | None:
 
 #: What every line that can matter has in it, but for headings and commits.
 _NEEDLES = (b"bench", b"Type:", b"#", b"cycles", b"Linux version", b"CPU: ", b"Machine: ")
-_WORDS = re.compile(b"|".join(_NEEDLES)).search
+_WORDS = re.compile(b"|".join((*_NEEDLES, *facts.NEEDLES))).search
+#: A line of the 1000th second of a boot or later. What a boot says of itself comes earlier.
+_LATE = re.compile(rb"\[ ?\d{4,}\.").search
 #: What else matters in text that no kernel has printed: rates, rules, tables.
 _TYPED = re.compile(rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\|").search
 #: Two numbers at the end of a line: the row of a table.
@@ -428,8 +434,14 @@ def is_dull(block: bytes) -> bool:
     """
     return (
         not any(needle in block for needle in _NEEDLES)
+        and not (_may_boot(block) and any(needle in block for needle in facts.NEEDLES))
         and not any(end in block for end in _ENDS)
         and b"\0" not in block
         and block[-1:] == b"\n"
         and _SHORT_OR_TYPED(b"\n" + block) is None
     )
+
+
+def _may_boot(block: bytes) -> bool:
+    """Whether lines of a boot may be among stamped ones: some are early, or have no uptime."""
+    return b"[  " in block or _LATE(block) is None
