@@ -41,8 +41,8 @@ KINDS: dict[str, Kind] = {
     "preemption mode": "preemption",
     **dict.fromkeys(
         ("kernel", "version", "commit", "pagepool", "build", "label", "date", "time", "started",
-         "finished", "load", "cpu freq", "uptime", "run", "command", "hostname", "host", "design", "python",
-         "instructions", "interpreter"),
+         "finished", "load", "cpu freq", "uptime", "run", "command", "hostname", "host", "design",
+         "python", "instructions", "interpreter"),
         "free",
     ),
 }  # fmt: skip
