@@ -247,6 +247,44 @@ def test_the_real_inputs_are_unlike_where_they_are() -> None:
     assert not {how.code for how in unlike.HOW.values()} & warned(same).keys()
 
 
+def quoted(one: Chosen, depth: int = 1, **changes: str) -> Chosen:
+    """As somebody else's, without its intervals unless ``clock`` is kept."""
+    runs = one.build.runs
+    if not changes.get("clock"):
+        runs = tuple(
+            msgspec.structs.replace(
+                run,
+                records=tuple(
+                    msgspec.structs.replace(it, printed_ns=str(it.ns_printed), tsc_interval=None)
+                    for it in run.records
+                ),
+            )
+            for run in runs
+        )
+    return one._replace(build=msgspec.structs.replace(one.build, quoted=depth, runs=runs))
+
+
+def test_what_is_quoted_is_somebody_elses() -> None:
+    report = compare([side("a"), quoted(side("b", by=1.05))], ["ns"])
+    assert verdict(report)[0] == "inconclusive"
+    assert "one side is quoted" in warned(report)["machines"]
+    assert (
+        verdict(compare([side("a"), quoted(side("b", by=1.05))], ["ns"], anyway=True))[0]
+        == "slower"
+    )
+    # Unless the counters or the CPUs say that it is the same machine; or both are quoted.
+    for before, after in (
+        (side("a"), quoted(side("b", by=1.05), clock="kept")),
+        (side("a", {"cpu": "X 1"}), quoted(side("b", {"cpu": "X 1"}, by=1.05))),
+        (quoted(side("a")), quoted(side("b", by=1.05))),
+    ):
+        report = compare([before, after], ["ns"])
+        assert verdict(report)[0] == "slower"
+        assert "machines" not in warned(report)
+    real = compare_files(str(DATA / "hand-tables.txt@1"), str(DATA / "hand-tables.txt@3"))
+    assert "one side is quoted" in warned(real)["machines"]
+
+
 def test_the_command_judges_anyway(tmp_path: Path) -> None:
     names = []
     for one in (side("a", {"dma": "off"}), side("b", {"dma": "mapped"}, 1.05)):

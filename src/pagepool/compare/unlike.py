@@ -51,16 +51,18 @@ WITHHELD = frozenset(how.words for how in HOW.values() if not how.is_judged)
 
 
 class Known(NamedTuple):
-    """What is known of a build: the counter's speed in GHz, and every fact by its name."""
+    """What is known of a build: the counter's speed in GHz, every fact by its name, and how deep
+    it is quoted."""
 
     clock: float | None
     facts: Machine
+    quoted: int = 0
 
 
 def known(build: Build) -> Known:
     """Everything that may make a build unlike another one."""
     facts = kinds.of(build)
-    return Known(counter_ghz(build.records) or _said_clock(facts), facts)
+    return Known(counter_ghz(build.records) or _said_clock(facts), facts, build.quoted)
 
 
 def differences(one: Known, other: Known) -> dict[Kind, list[str]]:
@@ -75,9 +77,20 @@ def differences(one: Known, other: Known) -> dict[Kind, list[str]]:
             continue
         if not _same(name, kind, value, there):
             found.setdefault(kind, []).append(f"{kinds.shown(name)} ({value} and {there})")
+    if one.quoted != other.quoted and not _is_one_machine(one, other):
+        text = "one side is quoted, and nothing says that it is the same machine"
+        found.setdefault("machine", []).append(text)
     if debugging := _debugging(one.facts, other.facts):
         found["debugging"] = debugging
     return {kind: found[kind] for kind in HOW if kind in found}
+
+
+def _is_one_machine(one: Known, other: Known) -> bool:
+    """Whether something says so: the counters, or the names of the CPUs."""
+    if one.clock and other.clock:
+        return same_clock(one.clock, other.clock)
+    names = one.facts.get("cpu"), other.facts.get("cpu")
+    return names[0] is not None and names[1] is not None and same_cpu(names[0], names[1])
 
 
 def alike(one: Known, other: Known) -> bool:

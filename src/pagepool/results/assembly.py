@@ -417,6 +417,7 @@ class Assembly:
                     heading=build.heading or context.heading,
                     machine=build.machine,
                     source=Source(context.file, build.line, _last(build.runs[-1])),
+                    quoted=min(build.depth, 1000),
                 )
             )
         return tuple(result)

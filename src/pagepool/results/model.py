@@ -209,7 +209,8 @@ class Build(msgspec.Struct, frozen=True, omit_defaults=True):
     """The runs of one kernel (or one build of this library) on one machine, in order.
 
     ``label`` is short and unique within its file; ``heading`` is the text that it came from;
-    ``kernel`` the version line.
+    ``kernel`` the version line. ``quoted`` is how many quote marks stand before its lines: at
+    another depth it is somebody else's.
     """
 
     label: Text
@@ -218,6 +219,7 @@ class Build(msgspec.Struct, frozen=True, omit_defaults=True):
     heading: Text | None = None
     machine: Machine = {}
     source: Source | None = None
+    quoted: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
     @property
     def records(self) -> tuple[Record, ...]:
