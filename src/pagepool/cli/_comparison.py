@@ -117,12 +117,20 @@ def compares(function: Callable[..., None]) -> Callable[..., None]:
         **own: Any,
     ) -> None:
         labels = (label_options, label_files)
+        _check_output(own.get("output"), files, label_files)
         compared = _compare(files, metric, tests, series, controls, margin, anyway, fail_on, labels)
         function(compared, **own)
 
     for parameter in reversed(_PARAMETERS):
         command = parameter(command)
     return command
+
+
+def _check_output(output: str | None, *inputs: tuple[str, ...]) -> None:
+    """An input is not overwritten by what is made of it."""
+    for one in (arguments.parse(text).file for texts in inputs for text in texts):
+        if output is not None and one != "-" and same_file(output, one):
+            fail(f"--output {output}: is one of the inputs; choose another file")
 
 
 def _compare(

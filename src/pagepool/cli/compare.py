@@ -43,8 +43,8 @@ def command(compared: Compared, form: formats.Format, output: str | None) -> Non
     if form == "csv":
         # A CSV file has no room for sentences.
         for comparison in found.comparisons:
-            for warning in comparison.warnings:
-                complain(f"note: {warning.text}")
-        for warning in found.warnings:
-            complain(f"note: {warning.text}")
+            for text in formats.beware(comparison):
+                complain(f"note: {text}")
+        for text in formats.notes_below(found):
+            complain(f"note: {text}")
     compared.end()

@@ -28,31 +28,39 @@ TIMES: tuple[Literal["ns", "cycles"], ...] = ("ns", "cycles")
 
 
 class Pool:
-    """The noise of each test, of all builds that ran on the machine of a given one."""
+    """The noise of each test, of all builds that ran on the machine of given ones."""
 
     def __init__(self, builds: Iterable[Build]) -> None:
         """All builds that were read; one that is given twice, by whatever name, counts once."""
         self._builds = [
-            (unlike.known(build), _times_of(build))
+            (unlike.known(build), _times_of(build), records_of(build))
             for build in {id(build.runs): build for build in builds}.values()
         ]
-        self._of: dict[tuple[int, ...], dict[Key, Noise | None]] = {}
+        self._of: dict[object, dict[Key, Noise | None]] = {}
 
-    def of(self, *builds: Build) -> dict[Key, Noise | None]:
-        """The noise of all tests on the machines of these builds."""
+    def of(self, *builds: Build, anyway: bool = False) -> dict[Key, Noise | None]:
+        """The noise of all tests on the machine of these builds, measured with as many loops.
+
+        ``anyway``: on the machine of any of them.
+        """
         known = [unlike.known(build) for build in builds]
+        quantor = any if anyway else all
         friends = tuple(
             index
-            for index, (other, _) in enumerate(self._builds)
-            if any(unlike.alike(one, other) for one in known)
+            for index, (other, _, _) in enumerate(self._builds)
+            if quantor(unlike.alike(one, other) for one in known)
         )
-        if friends not in self._of:
+        tests = records_of(builds[0])
+        key = (friends, frozenset((test, unlike.loops_of(of)) for test, of in tests.items()))
+        if key not in self._of:
             runs: dict[Key, list[list[float]]] = {}
             for index in friends:
-                for test, times in self._builds[index][1].items():
-                    runs.setdefault(test, []).append(times)
-            self._of[friends] = {test: verdict.noise(times) for test, times in runs.items()}
-        return self._of[friends]
+                _, times, records = self._builds[index]
+                for test, values in times.items():
+                    if test in tests and unlike.same_loops(tests[test], records[test]):
+                        runs.setdefault(test, []).append(values)
+            self._of[key] = {test: verdict.noise(values) for test, values in runs.items()}
+        return self._of[key]
 
 
 def _times_of(build: Build) -> dict[Key, list[float]]:
@@ -105,7 +113,7 @@ def decide_all(
         decided = tuple(
             msgspec.structs.replace(row, verdict=_verdict(it, next(left), max(judged, 1)))
             if it
-            else _exactly(row)
+            else _exactly(row, "" if anyway else unlike.why(*map(unlike.known, between[1:])))
             for row, it in zip(between.comparison.rows, rows, strict=True)
         )
         comparisons.append(msgspec.structs.replace(between.comparison, rows=decided))
@@ -134,7 +142,7 @@ def _judge_all(between: Between, pool: Pool, margin: Margin, anyway: bool) -> li
     """Each row by itself; ``None``: it is a control, or has no times."""
     builds = between.before, between.after
     why = unlike.why(*map(unlike.known, builds))
-    noises = pool.of(*builds) if why and anyway else pool.of(between.before)
+    noises = pool.of(*builds, anyway=anyway)
     records = [records_of(build) for build in builds]
     looked = looks.of_pair(*builds)
     share = looked[0].share if looked else 1.0
@@ -191,11 +199,14 @@ def _in(it: Judgement, pair: Pair) -> Interval | None:
     return Interval(*(middle * math.expm1(log) for log in effect))
 
 
-def _exactly(row: Row) -> Row:
-    """Where only instructions were counted: any difference is one."""
+def _exactly(row: Row, withheld: str) -> Row:
+    """Where only instructions were counted: any difference is one, if it can be judged."""
     pair = row.metrics.get("instructions")
     if row.is_control or pair is None or pair.before is None or pair.after is None:
         return row
+    if withheld:
+        said = Verdict(kind="inconclusive", method="none", why=withheld)
+        return msgspec.structs.replace(row, verdict=said)
     before, after = pair.before, pair.after
     kind: verdict.Kind
     if before.exact == after.exact:

@@ -144,9 +144,10 @@ def summary(report: Report) -> str:
     )
     margin = report.margin
     same = f"{margin.percent:g} %" + (f" or {margin.ns:g} ns" if margin.ns else "")
+    both = " against each of the two" if report.series and all(report.judged.values()) else ""
     return (
         f"verdicts of {rows} at 95 % by Holm's rule: of 20 reports without a change at most one "
-        f"has any; less than {same} is the same"
+        f"has any{both}; less than {same} is the same"
     )
 
 
@@ -208,6 +209,7 @@ def grid(comparison: Comparison, report: Report, *, verdicts: bool = False) -> G
             columns.append(Column("%", "change", True, metric))
             formulas.append(f"${first + 3}=((${first + 2}/${first})*100);%.1f")
     spread = comparison.has_spread
+    verdicts = verdicts or any(it.verdict and it.verdict.method != "none" for it in comparison.rows)
     if spread:
         columns.append(Column("Before", "min..max n", False, "spread"))
         columns.append(Column("After", "min..max n", False, "spread"))
@@ -313,8 +315,11 @@ def moves(report: Report) -> list[str]:
             text = f"no move where there is a verdict; elsewhere {withheld[0]}"
             if len(withheld) == len(of_test):
                 text = f"no verdict, {withheld[0]}"
-        else:
+        elif all(it.kind == "same" for _, it in of_test):
             text = "no move"
+        else:
+            open_ = sum(it.kind != "same" for _, it in of_test)
+            text = f"undecided at {open_} of {count(len(of_test), 'build')}"
         texts.append(f"{called[key]}: {text}")
     return texts
 
@@ -442,6 +447,9 @@ def beware_of_steps(report: Report) -> Iterator[str]:
         if comparison.against != "previous":
             continue
         where = f"{comparison.before.name} -> {comparison.after.name}"
+        for side, lost in (("before", comparison.only_before), ("after", comparison.only_after)):
+            if lost:
+                yield f"{where}: only {side}: {', '.join(lost)}"
         for warning in comparison.warnings:
             if warning.code not in ("overlap", "controls"):
                 yield f"{where}: {warning.text}"
@@ -547,7 +555,10 @@ def _escape(text: str) -> str:
 def _lines(texts: list[str], form: Format) -> str:
     # `# ` is a comment in org, so that notes may stay when the table is pasted and exported.
     mark = {"org": "# ", "markdown": "- "}.get(form, "")
-    return "".join(f"{mark}{clean(text)}\n" for text in texts)
+    lines = [clean(text) for text in texts]
+    if form == "markdown":  # a name from a log is no HTML
+        lines = [text.replace("&", "&amp;").replace("<", "&lt;") for text in lines]
+    return "".join(f"{mark}{text}\n" for text in lines)
 
 
 # For programs

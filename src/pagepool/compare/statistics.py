@@ -184,3 +184,17 @@ def holm(ps: Sequence[float]) -> list[float]:
         worst = max(worst, min(1.0, ps[index] * (len(ps) - rank)))
         adjusted[index] = worst
     return adjusted
+
+
+def chi_square_tail(square: float, df: int) -> float:
+    """Chance that the squares of ``df`` standard normal values sum up to ``square`` or more."""
+    half = square / 2
+    if half <= 0:
+        return 1.0
+    # Q(a + 1, x) = Q(a, x) + x^a e^-x / gamma(a + 1), from a = 1/2 or 1 on.
+    tail = math.exp(-half) if df % 2 == 0 else math.erfc(math.sqrt(half))
+    a = 1.0 if df % 2 == 0 else 0.5
+    while a < df / 2:
+        tail += math.exp(a * math.log(half) - half - math.lgamma(a + 1))
+        a += 1
+    return min(tail, 1.0)

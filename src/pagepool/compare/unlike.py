@@ -110,12 +110,15 @@ def same_clock(one: float | None, other: float | None) -> bool:
     return not one or not other or abs(other / one - 1) <= CLOCK_TOLERANCE
 
 
+def loops_of(records: Iterable[Record]) -> float | None:
+    """The middle of the loops of a test, as far as they are known."""
+    counts = [record.invoke_count for record in records if record.invoke_count]
+    return median(counts) if counts else None
+
+
 def same_loops(one: Iterable[Record], other: Iterable[Record]) -> bool:
     """Whether a test ran about as many loops on both sides, as far as that is known."""
-    middles = [
-        median(counts) for side in (one, other) if (counts := [it.invoke_count for it in side
-                                                               if it.invoke_count])
-    ]  # fmt: skip
+    middles = [middle for side in (one, other) if (middle := loops_of(side)) is not None]
     return len(middles) < 2 or max(middles) <= LOOPS_FACTOR * min(middles)
 
 

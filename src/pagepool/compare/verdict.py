@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from statistics import NormalDist, median
+from statistics import NormalDist, fmean, median
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -41,6 +41,9 @@ DISTURBED = 0.05
 DISTURBANCE = math.log(statistics.MODE_RATIO)
 #: Robust standard deviations from the middle of its build: a run that was disturbed.
 OUTLYING = 5.0
+#: Runs that scatter so much with this chance at most, if their noise is that of all builds, have
+#: noise of their own.
+NOISIER = 0.01
 #: Nobody's noise is smaller: that two runs agree to the nanosecond is chance. 0.05 %.
 LEAST_NOISE = 5e-4
 #: More runs than this are not asked for.
@@ -225,11 +228,26 @@ def judge(
     middle = median(other) - median(one)
     if pooled is None:
         return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap, share)
-    error = pooled.sigma * math.sqrt(1 / n + 1 / m)
-    half = statistics.t_quantile(alpha, pooled.df) * error
-    p = max(statistics.t_tail(gap / error, pooled.df), disturbed(gap, min(n, m), pooled))
+    sigma, df = _own_noise(one, other, pooled) or (pooled.sigma, pooled.df)
+    error = sigma * math.sqrt(1 / n + 1 / m)
+    half = statistics.t_quantile(alpha, df) * error
+    p = max(statistics.t_tail(gap / error, df), disturbed(gap, min(n, m), pooled))
     effect = Interval(middle - half, middle, middle + half)
     return Judgement("pooled", (n, m), effect, min(p / share, 1.0), gap, share)
+
+
+def _own_noise(
+    one: Sequence[float], other: Sequence[float], pooled: Noise
+) -> tuple[float, int] | None:
+    """The standard deviation of these runs and its degrees of freedom, where they scatter so that
+    the noise of all builds is not theirs."""
+    df = len(one) + len(other) - 2
+    if df < 1:
+        return None
+    squares = sum((value - fmean(side)) ** 2 for side in (one, other) for value in side)
+    if statistics.chi_square_tail(squares / pooled.sigma**2, df) >= NOISIER:
+        return None
+    return math.sqrt(squares / df), df
 
 
 def decide_all(cases: Sequence[Case]) -> tuple[list[Decision], int]:
@@ -262,6 +280,10 @@ def decide(case: Case, p_adjusted: float | None, rows: int) -> tuple[Kind, str, 
             return "inconclusive", f"{moved}: the machine may have", None
         return ("slower" if it.effect.estimate > 0 else "faster"), "", None
     if -margin <= it.effect.low and it.effect.high <= margin:
+        if controls is not None and controls > margin:
+            # What the machine did may hide what the change did.
+            moved = f"a control moved by {percent(controls):.1f} %"
+            return "inconclusive", f"{moved}, this did not", None
         return "same", "", None
     why = ""
     if (
