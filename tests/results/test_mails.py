@@ -270,3 +270,71 @@ def test_base64_lines_in_any_division() -> None:
     for width in (1, 3, 4, 57, 76, 10_000):
         body = b"\n".join(text[at : at + width] for at in range(0, len(text), width))
         assert figures(read_mail(head + body + b"\n", name="mail.eml")) == FIGURES
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("coding", ["base64", "quoted-printable", "file"])
+def test_every_input_is_the_same_in_a_mail(path: Path, coding: str) -> None:
+    """Encoded, its lines are others: what is next to what goes by the text."""
+    text = path.read_text()
+
+    def everything(results: ResultSet) -> list[tuple[list[list[str]], list[str]]]:
+        return [
+            (
+                [
+                    [f"{r.key} {r.ns} {r.cycles} {r.pps} {r.events}" for r in run.records]
+                    for run in it.runs
+                ],
+                sorted(it.machine),
+            )
+            for it in results.builds
+        ]
+
+    try:
+        expected = everything(read(str(path)))
+    except ResultsError:
+        return
+    if coding == "file":
+        it = mail("see the attachment\n")
+        it.add_attachment(text, filename=path.name, cte="base64")
+    else:
+        it = mail(text, cte=coding)
+    assert everything(read_mail(it, name="mail.eml")) == expected
+
+
+def test_a_sentence_that_ends_in_a_year_begins_no_mail() -> None:
+    body = f"Before:\n{X86}\n\nFrom Mina's run in 2024\nAfter:\n{V7}"
+    results = read_mail(mail(body), mail("nothing\n"))
+    assert [label for label, _ in shape(results)] == ["Before", "After"]
+
+
+def test_packed_json_packed_mails_and_coded_mails() -> None:
+    it = mail("see below\n")
+    document = jsonio.dumps(read(str(DATA / "script-summary.txt"))).encode()
+    inner = bytes(mail(X86, "inner", cte="base64"))
+    for name, data in (("own.json.gz", document), ("thread.mbox.gz", inner)):
+        it.add_attachment(
+            gzip.compress(data), maintype="application", subtype="gzip", filename=name
+        )
+    results = read_mail(it, name="mail.eml")
+    assert sorted(label for label, _ in shape(results)) == ["After", "Before", "thread"]
+    head = b"From: a@b\nSubject: x\nContent-Type: message/rfc822\n"
+    head += b"Content-Transfer-Encoding: base64\n\n"
+    assert figures(read_mail(head + base64.encodebytes(inner), name="mail.eml")) == FIGURES
+
+
+def test_lines_of_a_page_end_at_breaks() -> None:
+    head = b"From: a@b\nSubject: x\nContent-Type: text/html\n\n"
+    line = "time_bench: Type:lock Per elem: 37 cycles(tsc) 10.431 ns (step:0)"
+    for page in (
+        f"<p>Before:<br>{line}<br>after<br/>x</p>",
+        f"<div>Before:</div><div>{line}</div>",
+    ):
+        assert shape(read_mail(head + page.encode() + b"\n")) == [("Before", [1])]
+
+
+def test_a_long_line_in_base64_takes_linear_time() -> None:
+    data = b"x" * (1 << 20)
+    head = b"From: a@b\nSubject: x\nContent-Transfer-Encoding: base64\n\n"
+    with pytest.raises(ResultsError, match="no results"):
+        read_mail(head + base64.encodebytes(data))

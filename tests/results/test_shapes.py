@@ -418,3 +418,40 @@ def test_own_tables_are_read_back() -> None:
             assert len(results.builds) == 2, (form, text)
             found = {str(record.ns_printed) for record in results.builds[1].records}
             assert expected <= found, form
+
+
+@pytest.mark.parametrize(
+    "rule", ["|---|---|---|", "|:--|--:|:-:|", "|-|-|-|", "| --- | --- | --- |"]
+)
+def test_any_rule_of_markdown(rule: str) -> None:
+    text = f"### Before\n| Test | Cycles | ns |\n{rule}\n| fast_path | 19 | 5.3 |\n"
+    assert labelled(text) == {"Before": ["tasklet_page_pool01_fast_path 19/5.300"]}
+
+
+def test_columns_that_name_no_build() -> None:
+    head = "|---|---|---|---|\n"
+    text = f"| Test | Min ns | Avg ns | Max ns |\n{head}| lock | 5.1 | 5.3 | 5.9 |\n"
+    assert labelled(text) == {"log": ["lock None/5.300"]}
+    text = f"| Test | CPU cycles | Time (ns) | % |\n{head}| lock | 19 | 5.3 | 1 |\n"
+    assert labelled(text) == {"log": ["lock 19/5.300"]}
+    text = f"| Test | ns | ns | diff |\n{head}| lock | 5.3 | 5.4 | 0.1 |\n"
+    assert labelled(text) == {"column 1": ["lock None/5.300"], "column 2": ["lock None/5.400"]}
+    with pytest.raises(ResultsError):
+        read(f"| ns | cycles | Test | x |\n{head}| 5.399 | 19 | lock | y |\n")
+    with pytest.raises(ResultsError):
+        read(f"| Service | Size (M) | Threads | x |\n{head}| nginx | 120 | 4 | y |\n")
+
+
+def test_what_kselftests_runner_puts_before_each_line() -> None:
+    text = (
+        "TAP version 13\n1..1\n# timeout set to 45\n"
+        "# selftests: net/bench: test_bench_page_pool.sh\n"
+        "# [  157.475084] bench_page_pool: Type:no-softirq-page_pool01 Per elem: 11 cycles(tsc) "
+        "4.337 ns (step:0)\n# Fast path results:\n"
+        "# no-softirq-page_pool02 Per elem: 529 cycles(tsc) 196.073 ns\n"
+        "ok 1 selftests: net/bench: test_bench_page_pool.sh\n"
+    )
+    assert figures(text) == [
+        "no-softirq-page_pool01 11/4.337",
+        "no-softirq-page_pool02 529/196.073",
+    ]

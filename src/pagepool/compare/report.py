@@ -32,7 +32,7 @@ from pagepool.results.model import (
     Record,
     ResultSet,
 )
-from pagepool.results.words import count, counter_ghz, hertz, test_name
+from pagepool.results.words import count, counter_ghz, hertz, test_name, test_names
 
 Metric: TypeAlias = Literal["cycles", "ns", "instructions"]
 METRICS: tuple[Metric, ...] = ("cycles", "ns", "instructions")
@@ -431,7 +431,7 @@ def _is_control(key: Key, controls: Sequence[str]) -> bool:
 
 def _row(
     key: Key,
-    keys: list[Key],
+    name: str,
     before: Group,
     after: Group,
     metrics: Sequence[Metric],
@@ -441,7 +441,7 @@ def _row(
     for metric in metrics:
         pairs[metric] = _pair(_cell(before[key], metric), _cell(after[key], metric))
     return Row(
-        name=test_name(key, keys),
+        name=name,
         test=key[1],
         kind=key[0],
         step=key[2],
@@ -461,7 +461,7 @@ def _compare_pair(
 ) -> Comparison:
     before, after = groups
     shared = [key for key in before if key in after]
-    keys = list(dict.fromkeys([*before, *after]))
+    names = test_names(dict.fromkeys([*before, *after]))
     if not shared:
         raise ResultsError(
             f"{sides[0].name} and {sides[1].name}",
@@ -475,11 +475,11 @@ def _compare_pair(
             f"{sides[0].name} and {sides[1].name} share no such test",
             f"they share {_few(shared)}",
         )
-    rows = [_row(key, keys, before, after, metrics, controls) for key in selected]
+    rows = [_row(key, names[key], before, after, metrics, controls) for key in selected]
     rows.sort(key=lambda row: row.is_control)
     # How far the controls moved matters most when they were not asked for.
     moved = tuple(
-        _row(key, keys, before, after, METRICS[:2], controls)
+        _row(key, names[key], before, after, METRICS[:2], controls)
         for key in shared
         if _is_control(key, controls)
     )
@@ -489,14 +489,14 @@ def _compare_pair(
         rows=tuple(rows),
         controls=moved,
         against=against,
-        only_before=_only(before, after, tests, keys),
-        only_after=_only(after, before, tests, keys),
+        only_before=_only(before, after, tests, names),
+        only_after=_only(after, before, tests, names),
         warnings=tuple(_pair_warnings(sides, groups, rows, moved, selected)),
     )
 
 
-def _only(one: Group, other: Group, tests: Sequence[str], keys: list[Key]) -> tuple[str, ...]:
-    return tuple(test_name(key, keys) for key in one if key not in other and _matches(key, tests))
+def _only(one: Group, other: Group, tests: Sequence[str], names: dict[Key, str]) -> tuple[str, ...]:
+    return tuple(names[key] for key in one if key not in other and _matches(key, tests))
 
 
 # Warnings about a pair
@@ -644,12 +644,13 @@ def _build_warnings(
         clock = _clock(group)
         if clock is not None and clock < SLOW_COUNTER:
             slow.setdefault(hertz(clock), []).append(side.name)
-    for speed, names in slow.items():
-        who = "all builds" if len(names) == len(sides) else ", ".join(names)
+    for speed, whose in slow.items():
+        who = "all builds" if len(whose) == len(sides) else ", ".join(whose)
         text = f"the counter of {who} is a {speed} timer: compare nanoseconds, not its cycles"
         result.append(Warn("slow-counter", text))
     short: dict[float, dict[str, float]] = {}
     for side, group in zip(sides, groups, strict=True):
+        names = test_names(group)
         for key, records in group.items():
             if not _matches(key, tests):
                 continue
@@ -662,7 +663,7 @@ def _build_warnings(
                     once = len(records) == 1 and key[1] not in CONTROLS
                     least = SHORT_ONCE if once else SHORT_PERIOD
                     seconds = record.time_interval_ns / 1e9
-                    name = test_name(key, group)
+                    name = names[key]
                     if seconds < least:
                         of_least = short.setdefault(least, {})
                         of_least[name] = min(seconds, of_least.get(name, seconds))
@@ -673,6 +674,7 @@ def _build_warnings(
         )
         result.append(Warn("short", f"measured {how}: {text}; use more loops"))
     for side, group in zip(sides, groups, strict=True):
+        names = test_names(group)
         for key, records in group.items():
             cell = _cell(records, "ns") or _cell(records, "cycles")
             if cell is None or not _matches(key, tests) or not statistics.has_modes(cell.values):
@@ -683,7 +685,7 @@ def _build_warnings(
                 for record in records
                 if record.is_usable and (found := figure(record, "ns") or figure(record, "cycles"))
             )
-            text = f"{side.name}: {test_name(key, group)} has several modes: {values}"
+            text = f"{side.name}: {names[key]} has several modes: {values}"
             result.append(Warn("modes", text))
     return tuple(result)
 

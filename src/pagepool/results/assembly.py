@@ -67,7 +67,7 @@ class Context:
     heading: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Run:
     settings: Machine
     line: int
@@ -77,7 +77,7 @@ class _Run:
     keys: set[Key] = field(default_factory=set)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Build:
     label: str | None
     heading: str | None
@@ -91,7 +91,7 @@ class _Build:
     runs: list[_Run] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Stream:
     """What is known at one quote depth of a text: where the next record will go."""
 
@@ -103,6 +103,7 @@ class Stream:
     run: _Run | None = None
     heading: headings.Heading | None = None
     heading_line: int = 0
+    heading_at: int = 0
     kernel: headings.Kernel | None = None
     kernel_line: int = 0
     new_build: bool = False
@@ -116,8 +117,11 @@ class Stream:
     beside: dict[str, Stream] = field(default_factory=dict)
     beside_of: int = 0
 
-    def column(self, heading: headings.Heading, block: int, line: int) -> Stream:
-        """The stream of one column of a table, or of what a sentence is about, at ``block``."""
+    def column(self, heading: headings.Heading, block: int, line: int, at: int) -> Stream:
+        """The stream of one column of a table, or of what a sentence is about, at ``block``.
+
+        ``line`` is that of its file, ``at`` counts the lines of the text.
+        """
         if block != self.beside_of:
             self.beside, self.beside_of = {}, block
         stream = self.beside.get(heading.label)
@@ -126,7 +130,7 @@ class Stream:
             stream.heading = heading
             stream.settings = dict(self.settings)
             stream.new_run = True
-        stream.heading_line = line
+        stream.heading_line, stream.heading_at = line, at
         return stream
 
 
@@ -137,8 +141,11 @@ class Assembly:
         """``context``: the file's first text."""
         self.context = context
         self.number_of_records = 0
+        #: Lines of text so far: of a decoded mail they are others than those of its file.
+        self.at = 0
         self.oddities: list[Oddity] = []
         self._builds: list[_Build] = []
+        self._labelled: dict[tuple[int, int, int, str | None], list[_Build]] = {}
         self._streams: dict[int, Stream] = {}
         self._more_oddities = 0
         self._seen: dict[tuple[Key, int, int, int | None], _Where] = {}
@@ -173,6 +180,7 @@ class Assembly:
         """A ``key: value`` that somebody wrote: of the build, the run, or the build's name."""
         if key in ("build", "label"):
             stream.heading, stream.heading_line = headings.Heading(value, text), line
+            stream.heading_at = self.at
         elif key in _SETTINGS:
             stream.common[key] = value
         else:
@@ -224,7 +232,7 @@ class Assembly:
             stream.heading, stream.kernel = None, None
             stream.new_build, stream.new_run = False, False
             return
-        if stream.heading is not None and line - stream.heading_line > HEADING_REACH:
+        if stream.heading is not None and self.at - stream.heading_at > HEADING_REACH:
             stream.heading = None
         begins = (
             stream.run is None
@@ -278,6 +286,7 @@ class Assembly:
                 line=stream.heading_line if heading else line,
             )
             self._builds.append(again)
+            self._labelled.setdefault(_place(again, again.label), []).append(again)
         again.machine.update(facts)
         self._check_commit(again, stream.kernel_line)
         stream.build, stream.run, stream.uptime = again, None, None
@@ -290,10 +299,7 @@ class Assembly:
         """An earlier build under the same heading: a mail may come back to ``Control:``."""
         if label is None:
             return None
-        for build in self._builds:
-            here = (stream.context, stream.depth, stream.section, label)
-            if (build.context, build.depth, build.section, build.label) != here:
-                continue
+        for build in self._labelled.get(_place(stream, label), ()):
             # `with patches` may be all that a label keeps of two long headings.
             if stream.heading is not None and build.heading != stream.heading.text:
                 continue
@@ -369,10 +375,11 @@ class Assembly:
             )
             for build, run in every
         ]
+        gone: set[int] = set()
         for copy in copies.find(places):
             build, run = every[copy.run]
             source, original = every[copy.of]
-            build.runs.remove(run)
+            gone.add(id(run))
             self.number_of_records -= len(run.records)
             for record in run.records:
                 here = (build.context.file, record.source.line if record.source else 0)
@@ -388,6 +395,8 @@ class Assembly:
                 )
         order = {build.context.file: at for at, (build, _) in enumerate(reversed(every))}
         self._copies.sort(key=lambda copy: (-order.get(copy[0][0], 0), copy[0][1]))
+        for build in self._builds:
+            build.runs = [run for run in build.runs if id(run) not in gone]
         self._builds = [build for build in self._builds if build.runs]
 
     def _result(self) -> tuple[Build, ...]:
@@ -421,6 +430,10 @@ class Assembly:
                 )
             )
         return tuple(result)
+
+
+def _place(it: _Build | Stream, label: str | None) -> tuple[int, int, int, str | None]:
+    return it.context.number, it.depth, it.section, label
 
 
 def _both(record: Record) -> str:

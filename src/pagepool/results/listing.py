@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pagepool.results.lines import clean
 from pagepool.results.model import Build, Key, Record, ResultSet
-from pagepool.results.words import count, counter_ghz, hertz, test_name
+from pagepool.results.words import count, counter_ghz, hertz, test_names
 
 #: Runs that fit beside each other; a longer series goes on below.
 _RUNS_A_LINE = 6
@@ -60,7 +60,7 @@ def _build(build: Build) -> Iterator[str]:
             row = rows.setdefault(record.key, [])
             row += [None] * (number - len(row))
             row.append(record)
-    names = {key: test_name(key, rows) for key in rows}
+    names = test_names(rows)
     width = max(map(len, names.values()), default=0)
     for first in range(0, len(build.runs), _RUNS_A_LINE):
         runs = range(first, min(first + _RUNS_A_LINE, len(build.runs)))

@@ -29,7 +29,7 @@ _MAX_HEADER = 256 << 10
 #: Mails in mails in mails.
 _MAX_DEPTH = 20
 
-_FROM = re.compile(rb"From \S+ .*\d{4}\s*$")
+_FROM = re.compile(rb"From \S+\s.*\b\d\d:\d\d(?::\d\d)?\b.* \d{4}\s*$")
 _HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
 #: Fields of which any mail has some; a log has no such first line.
 _FIELDS = re.compile(
@@ -39,6 +39,7 @@ _FIELDS = re.compile(
     re.IGNORECASE,
 )
 _TAG = re.compile(rb"<[^>]*>")
+_BREAK = re.compile(rb"<br\s*/?>|</(?:p|div|tr|li|h\d)>", re.IGNORECASE)
 _SOFT = re.compile(rb"=[ \t]*\r?\n\Z")
 
 
@@ -103,9 +104,11 @@ class Mails:
 
     def lines(self, raw: Iterable[RawLine]) -> Iterator[RawLine | Mark]:
         """What to read, of the lines of the file."""
-        was_blank = True
+        was_blank, is_archive = True, False
         for line in raw:
-            if was_blank and line.data.startswith(b"From ") and _FROM.match(line.data):
+            separates = was_blank and line.data.startswith(b"From ") and _FROM.match(line.data)
+            if separates and (is_archive or self._mails == 0):
+                is_archive = True
                 yield from self._close()
                 self._begin_mail()
             elif self._mails == 0:
@@ -180,6 +183,11 @@ class Mails:
                 self._decoder = _Nothing()  # the preamble
                 return
             main = "text"
+        coding = str(header.get("content-transfer-encoding", "")).strip().lower()
+        if kind == "message/rfc822" and coding in ("base64", "quoted-printable"):
+            name = _file_name(header) or "forwarded.eml"
+            self._decoder = _File(self, f"{self._file}!{name}", name, coding)
+            return
         if kind == "message/rfc822" and len(self._parts) < _MAX_DEPTH:
             self._begin_header(is_mail=True)
             return
@@ -303,8 +311,9 @@ class _Html:
     def feed(self, line: RawLine) -> Iterator[RawLine]:
         from html import unescape
 
-        text = unescape(_TAG.sub(b"", line.data).decode("utf-8", "replace"))
-        yield line._replace(data=text.encode("utf-8", "replace"))
+        for data in _BREAK.sub(b"\n", line.data).splitlines(keepends=True):
+            text = unescape(_TAG.sub(b"", data).decode("utf-8", "replace"))
+            yield line._replace(data=text.encode("utf-8", "replace"))
 
     def close(self) -> Iterator[RawLine]:
         return iter(())
@@ -357,9 +366,13 @@ class _QuotedPrintable:
 class _Base64:
     """Decodes as it comes; a line has the number of the line in which it begins."""
 
+    #: Text without a newline is given on in pieces.
+    _MAX = 64 << 10
+
     def __init__(self) -> None:
         self._coded = b""
-        self._text = b""
+        self._pieces: list[bytes] = []
+        self._size = 0
         self._first = 0
 
     def feed(self, line: RawLine) -> Iterator[RawLine]:
@@ -370,18 +383,27 @@ class _Base64:
             decoded = binascii.a2b_base64(coded)
         except binascii.Error:
             decoded = b""
-        first = self._first if self._text else line.number
-        parts = (self._text + decoded).split(b"\n")
-        self._text = parts.pop()
+        if not self._pieces:
+            self._first = line.number
+        self._pieces.append(decoded)
+        self._size += len(decoded)
+        if b"\n" not in decoded and self._size < self._MAX:
+            return
+        *parts, rest = b"".join(self._pieces).split(b"\n")
+        first = self._first
         for part in parts:
             yield RawLine(first, part + b"\n", False)
             first = line.number
+        if not parts:
+            yield RawLine(first, rest, True)
+            rest = b""
         self._first = first
+        self._pieces, self._size = ([rest] if rest else []), len(rest)
 
     def close(self) -> Iterator[RawLine]:
-        if self._text:
-            yield RawLine(self._first, self._text, False)
-            self._text = b""
+        if self._size:
+            yield RawLine(self._first, b"".join(self._pieces), False)
+            self._pieces, self._size = [], 0
 
 
 class _File:

@@ -109,25 +109,25 @@ def _read_mails(stream: IO[bytes], name: str) -> ResultSet:
         attachments = deque(mails.attachments)
         while attachments:
             it = attachments.popleft()
-            head = it.data[:_PEEK]
-            unpacked = unpack(head, io.BytesIO(it.data))
             inner: IO[bytes] = io.BytesIO(it.data)
+            unpacked = unpack(it.data[:_PEEK], io.BytesIO(it.data))
             if unpacked is not None:
                 inner = io.BufferedReader(unpacked, 1 << 20)
-            if unpacked is None and _is_json(head):
+            head = inner.read(_PEEK)
+            whole = io.BufferedReader(_Rejoined(head, inner), 1 << 20)
+            if _is_json(head):
                 try:
-                    documents.append(_read_json(inner, it.where))
+                    documents.append(_read_json(whole, it.where))
                 except ResultsError as error:
                     oddities.append(Oddity(it.where, 0, str(error), "note", "attachment"))
-                continue
-            if is_mail(head):
+            elif is_mail(head):
                 mails = Mails(it.where, stem_of(it.name))
-                yield from mails.lines(read_lines(inner))
+                yield from mails.lines(read_lines(whole))
                 attachments.extend(mails.attachments)
                 left_out += mails.left_out
-                continue
-            yield Mark(it.where, stem_of(it.name))
-            yield from read_lines(inner)
+            else:
+                yield Mark(it.where, stem_of(it.name))
+                yield from read_lines(whole)
             if unpacked is not None and unpacked.broken:
                 oddities.append(Oddity(it.where, 0, unpacked.broken, "error", "packed"))
         if left_out:

@@ -31,11 +31,14 @@ _UNITS: dict[str, tuple[Unit, int]] = {
     **dict.fromkeys(("nanosecond", "nanoseconds", "ns/elem", "ns/op", "ns/page"), ("ns", 1)),
     **dict.fromkeys(("pps", "pkt/s", "pkts/s", "packets/s", "packets/sec"), ("pps", 1)),
     **dict.fromkeys(("kpps",), ("pps", 10**3)),
-    **dict.fromkeys(("mpps", "m", "mpkt/s"), ("pps", 10**6)),
+    **dict.fromkeys(("mpps", "mpkt/s"), ("pps", 10**6)),
     **dict.fromkeys(("%", "percent", "diff", "diff%", "delta", "change", "ratio"), ("skip", 1)),
     **dict.fromkeys(("speedup", "improvement", "instr", "verdict", "runs", "gain"), ("skip", 1)),
-    **dict.fromkeys(("min..max", "p", "stddev", "n"), ("skip", 1)),
+    **dict.fromkeys(("min..max", "min", "max", "stddev", "stdev"), ("skip", 1)),
 }
+#: Say nothing of whose figures a column has.
+_NO_LABELS = frozenset({"avg", "average", "mean", "median", "time", "cpu", "cost", "per", "elem"})
+_RULE = re.compile(r":?-*:?|=*")
 _WORD = re.compile(r"[^\s|`*]+")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{1,9})?")
 _CELL = re.compile(
@@ -103,7 +106,7 @@ class Table:
         if not self._is_bar or number != self._last + 1:
             self._is_bar, self._rows, self._head, self.first = True, [], None, number
         self._last = number
-        if all(not content or headings.is_rule(content) for _, _, content in cells):
+        if all(_RULE.fullmatch(content) for _, _, content in cells):
             return []
         values = [_cell(content) for _, _, content in cells[1:]]
         if not any(values):
@@ -136,7 +139,7 @@ class Table:
         if len(cells) > width:  # a name may end in a number
             spare = " ".join(cell.number for cell in cells[:-width] if cell)
             name, cells = f"{name} {spare}", cells[-width:]
-        if len(cells) != width:
+        if len(cells) != width or (name.isdecimal() and not head.is_turned):
             return None
         self._last = number
         return _entries(head, name, cells) or None
@@ -199,7 +202,8 @@ def _cell(text: str) -> Cell | None:
     match = _CELL.fullmatch(text)
     if match is None:
         return None
-    unit, scale = _UNITS.get((match["unit"] or "").lower(), ("", 1))
+    suffix = (match["unit"] or "").lower()
+    unit, scale = _UNITS.get("mpps" if suffix == "m" else suffix, ("", 1))
     return Cell(match["number"].replace(",", ""), unit, scale)
 
 
@@ -255,7 +259,7 @@ def _column(titles: Sequence[str], before: Column | None) -> Column:
             if known is not None:
                 if unit != "skip":
                     unit, scale = known
-            elif word.strip("()[],:") not in label:
+            elif word.strip("()[],:") not in label and word.lower().strip("()") not in _NO_LABELS:
                 label.append(word.strip("()[],:"))
     text = " ".join(filter(None, label))
     if names.is_test(text):
@@ -275,7 +279,21 @@ def _columns(titles: Sequence[Sequence[str]]) -> tuple[Column, ...]:
         if column.unit != "skip" and _column(one, None).unit:
             # A unit in the lowest row is that column's alone.
             carried = column if not _column(one[-1:], None).unit else None
-    return tuple(columns)
+    return tuple(_apart(columns))
+
+
+def _apart(columns: Sequence[Column]) -> list[Column]:
+    """Two columns of one unit and one build are of two that nobody has named."""
+    whole = [(it.label, it.unit) for it in columns if it.unit not in ("", "skip") and not it.test]
+    seen: dict[tuple[str, Unit], int] = {}
+    found = []
+    for column in columns:
+        key = (column.label, column.unit)
+        if not column.test and whole.count(key) > 1:
+            seen[key] = seen.get(key, 0) + 1
+            column = column._replace(label=f"{column.label} column {seen[key]}".strip())
+        found.append(column)
+    return found
 
 
 def _bar_head(
@@ -395,6 +413,8 @@ def _entries(head: Head, name: str, cells: Sequence[Cell | None]) -> list[Entry]
     """The records of one row."""
     if len(cells) != len(head.columns) or not name or len(name) > 120:
         return []
+    if not head.is_turned and not name.isdecimal() and _CELL.fullmatch(name):
+        return []  # a figure: the names stand elsewhere
     if head.is_turned:
         label = "" if _ORDINAL.fullmatch(name) else name.rstrip(":")
         return [

@@ -84,7 +84,8 @@ class TextReader:
         for line in lines:
             if isinstance(line, Skipped):
                 self._flush()
-                above.extend(enumerate(line.tail, number + line.lines - len(line.tail) + 1))
+                assembly.at += line.lines
+                above.extend(enumerate(line.tail, assembly.at - len(line.tail) + 1))
                 number, size = number + line.lines, size + line.size
                 lines_of_it = number
                 continue
@@ -99,12 +100,13 @@ class TextReader:
                 if cut and b"Type:" in data:
                     text = "a very long line: its end was skipped"
                     assembly.odd(number, "error", "long-line", text)
+            assembly.at += 1
             if self._pending is not None or _may_matter(data):
                 self._line(number, data.decode("utf-8", "replace"))
                 if assembly.number_of_records >= MAX_RECORDS:
                     full = True
                     break
-            above.append((number, data))
+            above.append((assembly.at, data))
         self._end_of_text()
         if full:
             text = f"more than {MAX_RECORDS} records: the rest of the file was not read"
@@ -145,7 +147,7 @@ class TextReader:
     # One line
 
     def _line(self, number: int, raw: str) -> None:
-        line = self._peel(raw)
+        line = _below_tap(self._peel(raw))
         pending = self._pending
         if pending is not None:
             if self._continues(pending, line):
@@ -159,10 +161,11 @@ class TextReader:
         stream = self._assembly.stream(line.depth)
         if not line.text or line.text == "[":
             # A mailer may leave the time stamp alone on its line.
-            self._uptime_ahead = None if line.uptime is None else (number, line.uptime)
+            self._uptime_ahead = None if line.uptime is None else (self._assembly.at, line.uptime)
             return
-        if line.uptime is None and self._uptime_ahead and self._uptime_ahead[0] == number - 1:
-            line = line._replace(stamped=True, uptime=self._uptime_ahead[1])
+        ahead = self._uptime_ahead
+        if line.uptime is None and ahead and ahead[0] == self._assembly.at - 1:
+            line = line._replace(stamped=True, uptime=ahead[1])
         self._uptime_ahead = None
         if (
             self._begin_record(stream, line, number)
@@ -245,7 +248,7 @@ class TextReader:
         found = figures.read(line.text)
         if found:
             for record in found:
-                said = None if record.printed_ns is None else number
+                said = None if record.printed_ns is None else self._assembly.at
                 if "single_page" in record.name and _is_section(stream.heading):
                     stream.heading = None
                 self._add(stream, record, number, number, line.uptime, said)
@@ -258,9 +261,9 @@ class TextReader:
             return False
         if caption.heading is not None:
             # What a sentence is about is not what the log below it is about.
-            if stream.heading_line == caption.line:
+            if stream.heading_at == caption.line:
                 stream.heading = None
-            stream = stream.column(caption.heading, caption.line, number)
+            stream = stream.column(caption.heading, caption.line, number, self._assembly.at)
         record = msgspec.structs.replace(figure.record, name=caption.name)
         self._add(stream, record, number, number, line.uptime, caption.line)
         return True
@@ -281,11 +284,11 @@ class TextReader:
     def _table(self, stream: Stream, line: Line, number: int, raw: str) -> bool:
         """A row of a table: its records go to the builds that its columns are of."""
         table = stream.table
-        text = tables.layout(raw, line.depth)
-        entries = table.bar(number, text) if text.lstrip()[:1] == "|" else None
+        text, at = tables.layout(raw, line.depth), self._assembly.at
+        entries = table.bar(at, text) if text.lstrip()[:1] == "|" else None
         read = table.dashed if "cycles(tsc)" in text else table.aligned
         if entries is None:
-            entries = read(number, text, lambda: list(self._layouts_above(line.depth)))
+            entries = read(at, text, lambda: list(self._layouts_above(line.depth)))
         if entries is None:
             return False
         is_new = table.first != stream.beside_of
@@ -296,7 +299,7 @@ class TextReader:
         for label, record in entries:
             into = stream
             if label:
-                into = stream.column(headings.Heading(label, label), table.first, number)
+                into = stream.column(headings.Heading(label, label), table.first, number, at)
             if record.kind in ("cpu", "sum"):
                 record = msgspec.structs.replace(record, step=_returning(into))
             self._add(into, record, number, number, None, table.first)
@@ -368,6 +371,7 @@ class TextReader:
             self._assembly.fact(stream, *found, number, text)
         elif heading := headings.heading(text) or self._underlined(line):
             stream.heading, stream.heading_line = heading, number
+            stream.heading_at = self._assembly.at
 
     def _underlined(self, line: Line) -> headings.Heading | None:
         """A heading with a rule below it, which is the present line."""
@@ -375,6 +379,20 @@ class TextReader:
             return None
         above = next((text for _, text in self._texts_above(line.depth)), "")
         return headings.phrase(above)
+
+
+def _below_tap(line: Line) -> Line:
+    """A line without the ``# `` that kselftest's runner puts before what a test prints."""
+    inner = line
+    while inner.text.startswith("# "):
+        below = peel(inner.text[2:])
+        if below.depth or below.bar:
+            break
+        inner = below._replace(depth=line.depth, bar=line.bar)
+        text = inner.text
+        if inner.stamped or _MARKER.match(text) or _RECORD.match(text) or figures.read(text):
+            return inner
+    return line
 
 
 def _is_section(heading: headings.Heading | None) -> bool:

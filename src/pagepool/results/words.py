@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pagepool.results.model import Key, Record
 
@@ -17,6 +17,19 @@ def test_name(key: Key, keys: Iterable[Key] = ()) -> str:
     same = {other[2] for other in keys if (other[0], other[1], other[3]) == (kind, name, cpu)}
     text = {"cpu": f"{name} CPU({cpu})", "sum": f"{name} average"}.get(kind, name)
     return f"{text} step:{step}" if len(same) > 1 else text
+
+
+def test_names(keys: Collection[Key]) -> dict[Key, str]:
+    """How each of several tests is called, told apart from all others."""
+    steps: dict[tuple[str, str, int], set[int]] = {}
+    for kind, name, step, cpu in keys:
+        steps.setdefault((kind, name, cpu), set()).add(step)
+    found = {}
+    for key in keys:
+        kind, name, step, cpu = key
+        several = len(steps[kind, name, cpu]) > 1
+        found[key] = test_name(key, [key, (kind, name, step + 1, cpu)] if several else ())
+    return found
 
 
 def counter_ghz(records: Iterable[Record]) -> float | None:
