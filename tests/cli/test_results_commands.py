@@ -660,3 +660,12 @@ def test_an_example_of_the_docs_gives_what_it_shows(command: str, shown: str) ->
         assert output.startswith(shown.removesuffix("...\n"))
     else:
         assert output == shown
+
+
+def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
+    copy = tmp_path / "in.txt"
+    text = (DATA / "x86-before.txt").read_text()
+    copy.write_text(text)
+    result = pagepool_command("compare", str(copy), "x86-v7.txt", "--output", str(copy))
+    assert "is one of the inputs" in failed(result)
+    assert copy.read_text() == text

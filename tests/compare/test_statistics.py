@@ -5,10 +5,17 @@ from __future__ import annotations
 
 import statistics as reference
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagepool.compare.statistics import change_percent, has_modes, median_index, ranges_overlap
+from pagepool.compare.statistics import (
+    change_percent,
+    chi_square_tail,
+    has_modes,
+    median_index,
+    ranges_overlap,
+)
 
 VALUES = st.lists(st.floats(0, 1e9), min_size=1, max_size=20)
 
@@ -36,3 +43,19 @@ def test_change() -> None:
     assert change_percent(4, 5) == 25
     assert change_percent(4, 3) == -25
     assert change_percent(0, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("square", "df", "tail"),
+    [
+        (3.841, 1, 0.05),
+        (5.991, 2, 0.05),
+        (7.815, 3, 0.05),
+        (6.635, 1, 0.01),
+        (18.475, 7, 0.01),
+        (0, 4, 1),
+    ],
+)
+def test_chi_square(square: float, df: int, tail: float) -> None:
+    """Figures of any table."""
+    assert chi_square_tail(square, df) == pytest.approx(tail, rel=1e-3)

@@ -299,3 +299,32 @@ def test_the_command_judges_anyway(tmp_path: Path) -> None:
     forced = runner.invoke(command, [*names, "--fail-on", "slower", "--anyway"])
     assert forced.exit_code == 1
     assert "no verdict" not in forced.output
+
+
+def test_a_third_machine_lends_no_noise_to_two_that_are_unlike_it() -> None:
+    """A build without facts is like any; what is unlike one of a pair says nothing of both."""
+    pair = [side("a"), side("b", {"cpu": "Some CPU"}, by=1.01)]
+    few = [
+        one._replace(build=msgspec.structs.replace(one.build, runs=one.build.runs[:2]))
+        for one in pair
+    ]
+    quiet = build("c", *([record("x", 10**10)] for _ in range(8)))
+    results = [ResultSet((with_facts(quiet, {"cpu": "Other CPU"}).build,))]
+    with_it = compare(few, ["ns"], results=results).comparisons[0].rows[0].verdict
+    without = compare(few, ["ns"]).comparisons[0].rows[0].verdict
+    assert with_it == without
+
+
+def test_counted_instructions_of_unlike_machines_have_no_verdict() -> None:
+    def counted(label: str, cpu: str, number: int) -> Chosen:
+        made = build(
+            label, [msgspec.structs.replace(record("x", 10**10), instructions=number * 10**8)]
+        )
+        return with_facts(made, {"cpu": cpu})
+
+    unlike_ones = [counted("a", "One CPU", 30), counted("b", "Another CPU", 31)]
+    assert verdict(compare(unlike_ones, ["instructions"]))[0] == "inconclusive"
+    one = [counted("a", "One CPU", 30), counted("b", "One CPU", 31)]
+    report = compare(one, ["instructions"])
+    if (it := report.comparisons[0].rows[0].verdict) is not None and it.method == "exact":
+        assert it.kind == "slower"

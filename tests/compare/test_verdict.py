@@ -242,3 +242,30 @@ def test_any_times_have_a_verdict(before: list[float], after: list[float], rows:
     assert kind in ("faster", "slower", "same", "inconclusive", "unstable")
     assert more is None or more >= 1
     assert (kind == "unstable") <= bool(why)
+
+
+def test_a_build_that_scatters_more_has_noise_of_its_own() -> None:
+    """Quiet builds lend their noise to others like them, not to one that is much noisier."""
+    quiet = [
+        [100.0, 100.1, 99.9, 100.05],
+        [100.1, 99.95, 100.0, 100.1],
+        [99.9, 100.0, 100.1, 100.0],
+    ]
+    wild = [98.0, 104.0, 101.0, 99.5]
+    pooled = verdict.noise([*quiet, wild])
+    assert pooled is not None and pooled.sigma < 0.004
+    own = verdict.judge(quiet[0], wild, pooled)
+    assert own.effect is not None
+    assert own.effect.high - own.effect.low > 0.06
+    like = verdict.judge(quiet[0], quiet[1], pooled)
+    assert like.effect is not None
+    assert like.effect.high - like.effect.low < 0.02
+
+
+def test_what_the_machine_did_may_hide_a_change() -> None:
+    times = [100.0, 100.1, 99.9, 100.05, 100.02, 99.97, 100.0]
+    pooled = verdict.noise([times, times])
+    it = verdict.judge(times, times, pooled)
+    assert verdict.decide(verdict.Case(it, pooled, 0.01), it.p, 1)[0] == "same"
+    kind, why, _ = verdict.decide(verdict.Case(it, pooled, 0.01, 0.13), it.p, 1)
+    assert (kind, why) == ("inconclusive", "a control moved by 13.9 %, this did not")
