@@ -28,7 +28,7 @@ from pagepool.model.frame import Frame
 from pagepool.model.iommu import REASONS
 from pagepool.snapshot import PoolStats
 
-FEW = 150
+FEW = 250
 SEQUENCES = int(os.environ.get("PAGEPOOL_ORACLE_SEQUENCES", FEW))
 SEED = os.environ.get("PAGEPOOL_ORACLE_SEED")
 CALLS = 40
