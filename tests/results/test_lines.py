@@ -26,6 +26,12 @@ from pagepool.results.lines import Line, RawLine, Skipped, peel, read_blocks, re
         ("Aug 31 19:19:07 host kernel: [2.5] x", Line(0, False, True, 2.5, "x")),
         ("Aug 31 19:19:07 host kernel: x", Line(0, False, True, None, "x")),
         ("[Tue Jan  7 15:15:18 2025] x", Line(0, False, True, None, "x")),
+        ("[  157.475084] host1 kernel: x", Line(0, False, True, 157.475084, "x")),
+        ("[  157.475084 <    0.000012>] x", Line(0, False, True, 157.475084, "x")),
+        ("[  +0.000012] x", Line(0, False, True, None, "x")),
+        ("[Jan  7 15:15] x", Line(0, False, True, None, "x")),
+        ("6,1234,157475084,-;x", Line(0, False, True, None, "x")),
+        ("Mon 2024-01-01 00:00:00 CET host1 kernel: x", Line(0, False, True, None, "x")),
         ("kernel: time_bench: x", Line(0, False, True, None, "time_bench: x")),
         ("\x1b[32m[    1.5] \x1b[0mx\x07", Line(0, False, True, 1.5, "x")),
         # No stamps: prose, a heading, a ratio.

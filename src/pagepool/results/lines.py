@@ -26,16 +26,22 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]+")
 
 _DATE = (
     r"(?:(?:[A-Z][a-z]{2}[ ]+)?[A-Z][a-z]{2}[ ]+\d{1,2}[ ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[ ]\d{4})?"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[ ]?[+-]\d\d:?\d\d)?)"
+    r"|(?:[A-Z][a-z]{2}[ ])?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"(?:Z|[ ]?[+-]\d\d:?\d\d|[ ][A-Z]{3,5}(?=[ ]))?)"
 )
 _HOST = r"(?:(?:[ ]*[\w.-]++){0,2}[ ]+)?(?:kernel|[\w.-]++\[\d+\]):[ ]*"
 _STAMP = re.compile(
     rf"""[ \t]*
     (?:<\d{{1,3}}>)?                                        # dmesg -r
+    (?:\d{{1,3}},\d{{1,12}},\d{{1,16}},[^;\s]{{1,40}};)?    # /dev/kmsg, netconsole
     (?:(?:kern|user|daemon)[ ]*:(?:emerg|alert|crit|err|warn|notice|info|debug)[ ]*:[ ]*)?  # -x
     (?:{_DATE}(?:[ ]{_HOST}|(?=[ ]|$))                      # syslog, journalctl, iso
       |{_HOST}(?=\[|time_bench:|bench_page_pool|Type:|Sum[ ]))?
-    (?:[ ]*(?:\[[ ]*)?(?P<uptime>\d{{1,9}}\.\d{{1,9}})\][ ]*  # [  157.475084]
+    (?:[ ]*(?:\[[ ]*)?(?P<uptime>\d{{1,9}}\.\d{{1,9}})      # [  157.475084]
+       (?:[ ]+<[ ]*\d{{1,9}}\.\d{{1,9}}>)?\][ ]*            # dmesg -d
+       (?:[\w.-]++[ ]kernel:[ ]*)?                          # journalctl -o short-monotonic
+      |\[[ ]*\+\d{{1,9}}\.\d{{1,9}}\][ ]*                   # dmesg -H
+      |\[[A-Z][a-z]{{2}}[ ]+\d{{1,2}}[ ]\d\d:\d\d\][ ]*     # the same, once a minute
       |\[{_DATE}\][ ]*)?                                    # dmesg -T
     (?:\[[ ]*[TC]\d+\][ ]*)?                                # CONFIG_PRINTK_CALLER
     """,
@@ -142,7 +148,7 @@ def peel(raw: str) -> Line:
     uptime = match.group("uptime")
     head = match.group()
     # A lone number or word is not a time stamp: only what has a date, an uptime or a level is.
-    stamped = uptime is not None or any(char in head for char in ":<[")
+    stamped = uptime is not None or any(char in head for char in ":<[;")
     if not stamped:
         return Line(depth, bar, False, None, text.strip())
     return Line(
