@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -96,6 +96,38 @@ _PARAMETERS = (
 )
 
 
+class _Asked(NamedTuple):
+    """The values of `_PARAMETERS`, but for ``--output``, which is for the command."""
+
+    files: tuple[str, ...]
+    metric: str
+    tests: tuple[str, ...]
+    series: bool
+    controls: tuple[str, ...]
+    margin: Margin
+    anyway: bool
+    fail_on: dict[str, float]
+    label_options: tuple[str, ...]
+    label_files: tuple[str, ...]
+
+    def options(self) -> tuple[str, ...]:
+        """Those that were given and change the report."""
+        words = [word for glob in self.tests for word in ("--tests", glob)]
+        words += ["--metric", self.metric] if self.metric != "both" else []
+        words += ["--series"] if self.series else []
+        words += [word for glob in self.controls for word in ("--control", glob)]
+        if self.margin != Margin():
+            words += ["--margin", f"{self.margin.percent:.12g},{self.margin.ns:.12g}"]
+        words += ["--anyway"] if self.anyway else []
+        return tuple(words)
+
+    def labels(self) -> tuple[str, ...]:
+        """Those that say which builds there are."""
+        words = [word for text in self.label_options for word in ("--label", text)]
+        words += [word for file in self.label_files for word in ("--labels", PurePath(file).name)]
+        return tuple(words)
+
+
 def compares(function: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the arguments and options of a comparison.
 
@@ -103,62 +135,39 @@ def compares(function: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(function)
-    def command(
-        files: tuple[str, ...],
-        metric: str,
-        tests: tuple[str, ...],
-        series: bool,
-        controls: tuple[str, ...],
-        margin: Margin,
-        anyway: bool,
-        fail_on: dict[str, float],
-        label_options: tuple[str, ...],
-        label_files: tuple[str, ...],
-        **own: Any,
-    ) -> None:
-        labels = (label_options, label_files)
-        _check_output(own.get("output"), files, label_files)
-        compared = _compare(files, metric, tests, series, controls, margin, anyway, fail_on, labels)
-        function(compared, **own)
+    def command(**given: Any) -> None:
+        asked = _Asked(**{name: given.pop(name) for name in _Asked._fields})
+        function(_compare(asked, given.get("output")), **given)
 
     for parameter in reversed(_PARAMETERS):
         command = parameter(command)
     return command
 
 
-def _check_output(output: str | None, *inputs: tuple[str, ...]) -> None:
+def _check_output(output: str | None, inputs: Iterable[str]) -> None:
     """An input is not overwritten by what is made of it."""
-    for one in (arguments.parse(text).file for texts in inputs for text in texts):
+    for one in inputs:
         if output is not None and one != "-" and same_file(output, one):
             fail(f"--output {output}: is one of the inputs; choose another file")
 
 
-def _compare(
-    files: tuple[str, ...],
-    metric: str,
-    tests: tuple[str, ...],
-    series: bool,
-    controls: tuple[str, ...],
-    margin: Margin,
-    anyway: bool,
-    fail_on: dict[str, float],
-    labels: tuple[tuple[str, ...], tuple[str, ...]],
-) -> Compared:
+def _compare(asked: _Asked, output: str | None) -> Compared:
     try:
-        expanded = arguments.expand(files)
+        expanded = arguments.expand(asked.files)
         selectors = [selector for group in expanded for selector in group]
         for index, one in enumerate(selectors):
             for other in selectors[:index]:
                 if one.build == other.build and same_file(one.file, other.file):
                     fail(f"{one}: given twice; give two files, or FILE@BUILD of one")
-        rules = _inputs.rules(*labels)
+        _check_output(output, (*(one.file for one in selectors), *asked.label_files))
+        rules = _inputs.rules(asked.label_options, asked.label_files)
         results, errors = _inputs.read([selector.file for selector in selectors], rules)
     except ResultsError as error:
         fail(error)
     for failed in errors:
         complain(failed)
-    globs = split_globs(tests)
-    if tests and not globs:
+    globs = split_globs(asked.tests)
+    if asked.tests and not globs:
         fail("--tests: an empty pattern matches no test")
     if len(errors) == len({selector.file for selector in selectors}):
         sys.exit(FAILURE)
@@ -166,18 +175,18 @@ def _compare(
         chosen = selection.choose_all(results, selectors)
         metrics = (
             report.metrics_of(chosen, globs)
-            if metric == "both"
-            else tuple(name for name in report.METRICS if name == metric)
+            if asked.metric == "both"
+            else tuple(name for name in report.METRICS if name == asked.metric)
         )
         found = report.compare(
             chosen,
             metrics,
             globs,
             [result for _, result in results],
-            series=series,
-            margin=margin,
-            controls=split_globs(controls),
-            anyway=anyway,
+            series=asked.series,
+            margin=asked.margin,
+            controls=split_globs(asked.controls),
+            anyway=asked.anyway,
         )
     except ResultsError as error:
         fail(error)
@@ -188,27 +197,12 @@ def _compare(
         if oddity.code == "too-many":
             complain(oddity)
             status = FAILURE
-    failing = tuple(failures(found, fail_on))
-    options = _options(metric, tests, series, controls, margin, anyway)
-    timed = tuple(report.with_times(chosen))
-    words = [word for text in labels[0] for word in ("--label", text)]
-    words += [word for file in labels[1] for word in ("--labels", PurePath(file).name)]
-    return Compared(tuple(selectors), timed, found, status, failing, options, tuple(words))
-
-
-def _options(
-    metric: str,
-    tests: tuple[str, ...],
-    series: bool,
-    controls: tuple[str, ...],
-    margin: Margin,
-    anyway: bool,
-) -> tuple[str, ...]:
-    words = [word for glob in tests for word in ("--tests", glob)]
-    words += ["--metric", metric] if metric != "both" else []
-    words += ["--series"] if series else []
-    words += [word for glob in controls for word in ("--control", glob)]
-    if margin != Margin():
-        words += ["--margin", f"{margin.percent:.12g},{margin.ns:.12g}"]
-    words += ["--anyway"] if anyway else []
-    return tuple(words)
+    return Compared(
+        files=tuple(selectors),
+        chosen=tuple(report.with_times(chosen)),
+        report=found,
+        status=status,
+        failing=tuple(failures(found, asked.fail_on)),
+        options=asked.options(),
+        labels=asked.labels(),
+    )

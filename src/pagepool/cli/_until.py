@@ -19,7 +19,7 @@ from pagepool.compare.report import Report, Row
 from pagepool.compare.selection import Chosen, two_at_least
 from pagepool.results.errors import ResultsError
 from pagepool.results.model import Key
-from pagepool.results.words import count, test_name
+from pagepool.results.words import count, test_names
 
 if TYPE_CHECKING:
     from pagepool.bench import Event, Suite
@@ -74,7 +74,7 @@ class UntilSession(Session):
             raise BenchError("only tests that do not touch the pool: there is nothing to decide")
         # A test is all its records: those of each CPU, and their average.
         keys: list[Key] = [("elem", row.test, row.step, -1) for row in rows]
-        self._open = {(key[1], key[2]): test_name(key, keys) for key in keys}
+        self._open = {(key[1], key[2]): name for key, name in test_names(keys).items()}
         controls = (row for comparison in found.comparisons for row in comparison.controls)
         self._controls = list(dict.fromkeys((row.test, row.step) for row in controls))
         plan = looks.plan(len(rows), self._asked.most)

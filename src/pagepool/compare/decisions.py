@@ -105,15 +105,22 @@ def decide_all(
     The p of all of these are adjusted together. ``anyway``: also where `unlike` says that builds or
     tests cannot be judged by each other.
     """
-    opened = [_judge_all(between, pool, margin, anyway) for between in compared]
+    whys = [
+        "" if anyway else unlike.why(unlike.known(it.before), unlike.known(it.after))
+        for it in compared
+    ]
+    opened = [
+        _judge_all(between, pool, margin, why, anyway)
+        for between, why in zip(compared, whys, strict=True)
+    ]
     decisions, judged = verdict.decide_all([it.case for rows in opened for it in rows if it])
     left = iter(decisions)
     comparisons = []
-    for between, rows in zip(compared, opened, strict=True):
+    for between, rows, why in zip(compared, opened, whys, strict=True):
         decided = tuple(
             msgspec.structs.replace(row, verdict=_verdict(it, next(left), max(judged, 1)))
             if it
-            else _exactly(row, "" if anyway else unlike.why(*map(unlike.known, between[1:])))
+            else _exactly(row, why)
             for row, it in zip(between.comparison.rows, rows, strict=True)
         )
         comparisons.append(msgspec.structs.replace(between.comparison, rows=decided))
@@ -138,10 +145,11 @@ def _times(row: Row) -> tuple[str, Cell, Cell] | None:
     return None
 
 
-def _judge_all(between: Between, pool: Pool, margin: Margin, anyway: bool) -> list[_Open | None]:
-    """Each row by itself; ``None``: it is a control, or has no times."""
+def _judge_all(
+    between: Between, pool: Pool, margin: Margin, why: str, anyway: bool
+) -> list[_Open | None]:
+    """Each row by itself; ``None``: a control, or without times. ``why`` none gets a verdict."""
     builds = between.before, between.after
-    why = unlike.why(*map(unlike.known, builds))
     noises = pool.of(*builds, anyway=anyway)
     records = [records_of(build) for build in builds]
     looked = looks.of_pair(*builds)
@@ -157,7 +165,7 @@ def _judge_all(between: Between, pool: Pool, margin: Margin, anyway: bool) -> li
         metric, before, after = found
         noise = noises.get(row.key)
         it = verdict.judge(before.values, after.values, noise, share)
-        withheld = "" if anyway else why
+        withheld = why
         if not (anyway or withheld or unlike.same_loops(*(of[row.key] for of in records))):
             withheld = unlike.HOW["loops"].words
         if withheld:

@@ -19,7 +19,7 @@ import msgspec
 from pagepool.compare import decisions, unlike
 from pagepool.compare.report import Against, Cell, Comparison, Metric, Pair, Report, Row, Side
 from pagepool.compare.statistics import Interval
-from pagepool.compare.verdict import Verdict, percent
+from pagepool.compare.verdict import Margin, Verdict, percent
 from pagepool.results.lines import clean
 from pagepool.results.model import Key
 from pagepool.results.words import count
@@ -142,13 +142,16 @@ def summary(report: Report) -> str:
         for against, n in report.judged.items()
         if n
     )
-    margin = report.margin
-    same = f"{margin.percent:g} %" + (f" or {margin.ns:g} ns" if margin.ns else "")
     both = " against each of the two" if report.series and all(report.judged.values()) else ""
     return (
         f"verdicts of {rows} at 95 % by Holm's rule: of 20 reports without a change at most one "
-        f"has any{both}; less than {same} is the same"
+        f"has any{both}; less than {margin_text(report.margin)} is the same"
     )
+
+
+def margin_text(margin: Margin) -> str:
+    """``1 % or 0.2 ns``."""
+    return f"{margin.percent:g} %" + (f" or {margin.ns:g} ns" if margin.ns else "")
 
 
 def notes_below(report: Report) -> Iterator[str]:

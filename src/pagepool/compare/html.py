@@ -28,7 +28,7 @@ from pagepool.compare.statistics import median_index
 from pagepool.compare.verdict import Verdict
 from pagepool.results.lines import clean
 from pagepool.results.model import Key
-from pagepool.results.words import count, counter_ghz, hertz
+from pagepool.results.words import count, counter_text
 
 #: Bytes that a page may have.
 LIMIT = 1_000_000
@@ -266,7 +266,7 @@ def _page(report: Report, detail: Detail, measured: dict[Key, Measured]) -> Page
         rule=formats.summary(report),
         controls=controls,
         notes=[text for text in notes if text not in (formats.summary(report), controls)],
-        margin=_margin(report),
+        margin=formats.margin_text(report.margin),
         detail=detail,
         left_out=_left_out(detail),
         foot=charts.foot(report),
@@ -303,11 +303,6 @@ def _lead(view: _View) -> str:
         how = "each build against the one before and against the first"
     beside = f" and {count(controls, 'control')}" if controls else ""
     return f"{len(sides)} builds, {runs} each, {count(tests, 'test')}{beside}; {how}."
-
-
-def _margin(report: Report) -> str:
-    margin = report.margin
-    return f"{margin.percent:g} %" + (f" or {margin.ns:g} ns" if margin.ns else "")
 
 
 # Verdicts
@@ -584,9 +579,8 @@ def _builds(report: Report) -> tuple[list[tuple[str, str]], list[BuildFacts]]:
     facts = []
     for side, build in zip(report.sides, report.builds, strict=True):
         known = {key: text for key, text in side.machine.items() if key != "kernel"}
-        clock = counter_ghz(build.records)
-        if clock and "counter" not in known:
-            known["counter"] = hertz(clock)
+        if counter := counter_text(build):
+            known.setdefault("counter", counter)
         facts.append(known)
     shared = {
         key: text for key, text in facts[0].items() if all(it.get(key) == text for it in facts)

@@ -19,7 +19,7 @@ from pagepool.compare.report import Comparison, Report, Row, Side
 from pagepool.compare.verdict import Verdict
 from pagepool.results.model import Build
 from pagepool.results.reader import printable
-from pagepool.results.words import counter_ghz, hertz
+from pagepool.results.words import counter_text
 
 #: Wider names of tests are called [1], [2] in tables, and told below.
 _TEST = 70
@@ -289,7 +289,7 @@ class _Mail:
             # Whole lines of all of them are a page.
             kernels = [kernel and formats.release(kernel) for kernel in kernels]
         yield self._fact("Kernel", [kernel and _without_builder(kernel) for kernel in kernels])
-        yield self._fact("Counter", [_counter(build) for build in self._builds])
+        yield self._fact("Counter", [counter_text(build) for build in self._builds])
         yield self._fact("Loops", [_loops(build) for build in self._builds])
         yield self._fact("Runs", [_range(_runs(build)) for build in self._builds], each=self._each)
         if any("mitigations" in machine for machine in machines):
@@ -506,13 +506,6 @@ def _upper(text: str) -> str:
 
 
 # Facts
-
-
-def _counter(build: Build) -> str | None:
-    if said := build.machine.get("counter"):
-        return said
-    clock = counter_ghz(build.records)
-    return None if clock is None else hertz(clock)
 
 
 def _loops(build: Build) -> str | None:

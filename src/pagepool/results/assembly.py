@@ -122,16 +122,26 @@ class Stream:
 
         ``line`` is that of its file, ``at`` counts the lines of the text.
         """
-        if block != self.beside_of:
-            self.beside, self.beside_of = {}, block
+        self.begin_block(block)
         stream = self.beside.get(heading.label)
         if stream is None:
             stream = self.beside[heading.label] = Stream(self.context, self.depth, self.section)
-            stream.heading = heading
+            stream.head(heading, line, at)
             stream.settings = dict(self.settings)
             stream.new_run = True
         stream.heading_line, stream.heading_at = line, at
         return stream
+
+    def begin_block(self, block: int) -> bool:
+        """Columns are those of the table at ``block`` from here on; whether it is another one."""
+        is_new = block != self.beside_of
+        if is_new:
+            self.beside, self.beside_of = {}, block
+        return is_new
+
+    def head(self, heading: headings.Heading, line: int, at: int) -> None:
+        """What stands below is under this heading."""
+        self.heading, self.heading_line, self.heading_at = heading, line, at
 
 
 class Assembly:
@@ -179,8 +189,7 @@ class Assembly:
     def fact(self, stream: Stream, key: str, value: str, line: int, text: str) -> None:
         """A ``key: value`` that somebody wrote: of the build, the run, or the build's name."""
         if key in ("build", "label"):
-            stream.heading, stream.heading_line = headings.Heading(value, text), line
-            stream.heading_at = self.at
+            stream.head(headings.Heading(value, text), line, self.at)
         elif key in _SETTINGS:
             stream.common[key] = value
         else:

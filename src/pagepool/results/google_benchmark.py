@@ -41,8 +41,8 @@ class _Context(msgspec.Struct):
     aslr_enabled: bool | None = None
     caches: tuple[_Cache, ...] = ()
     load_avg: tuple[float, ...] = ()
-    library_version: str | None = None
-    library_build_type: str | None = None
+    version: str | None = msgspec.field(default=None, name="library_version")
+    built_as: str | None = msgspec.field(default=None, name="library_build_type")
     json_schema_version: int = VERSION
 
 
@@ -115,7 +115,7 @@ def _is_aggregate(it: _Benchmark, names: set[str]) -> bool:
 
 def _beware(context: _Context, found: Collector) -> None:
     """What Google Benchmark itself warns of."""
-    if context.library_build_type == "debug":
+    if context.built_as == "debug":
         text = "Google Benchmark's library says that it was built for debugging"
         found.odd("debug-library", f"{text}: its own work may be in the times")
     if context.cpu_scaling_enabled:
@@ -135,8 +135,8 @@ def _machine(context: _Context) -> Machine:
             ("aslr", _switch(context.aslr_enabled)),
             ("caches", ", ".join(caches)),
             ("load", " ".join(f"{load:g}" for load in context.load_avg)),
-            ("google benchmark", context.library_version),
-            ("library build", context.library_build_type),
+            ("google benchmark", context.version),
+            ("library build", context.built_as),
         ]
     )
 

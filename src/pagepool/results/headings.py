@@ -54,11 +54,10 @@ _UNAME = re.compile(
     r"(?:[-*] )?(?:Linux \S+ )?(\d+\.\d+(?:\.\d+)?[\w.+~-]*) #\d+\S* (?:SMP|PREEMPT)\b.*"
 )
 _LOADED = re.compile(r"(?:time_bench: )?bench_page_pool\w*: Loaded\b.*")
+#: What may stand before a command: a shell's prompt or a bullet, and how it is run.
+PROMPT = r"(?:\S*[$#] ?|[-*] |\[[^\]]*\][$#] ?)?(?:(?:sudo|taskset -c \S+|time) )*"
 #: The command itself, after a prompt: `perf record modprobe ...` in an advice starts nothing.
-_INSERT = re.compile(
-    r"(?:[^\s]*[$#] ?|[-*] |\[[^\]]*\][$#] ?)?(?:(?:sudo|taskset -c \S+|time) )*"
-    r"(?:insmod|modprobe) [^|;&]*?\bbench_page_pool\w*(?:\.ko)?\b(.*)"
-)
+_INSERT = re.compile(PROMPT + r"(?:insmod|modprobe) [^|;&]*?\bbench_page_pool\w*(?:\.ko)?\b(.*)")
 _PARAMETER = re.compile(r"(?<![^\s,])([a-z_]{1,32})=([\w.*-]{1,64}(?:,[\w.*-]{1,64})*)(?=[\s,]|$)")
 _FACT = re.compile(r"# ([A-Za-z][\w ./()-]{0,47}): (\S.*)")
 _RUN = re.compile(r"# run (\d{1,9})\b.*")

@@ -183,8 +183,10 @@ class Mails:
                 self._decoder = _Nothing()  # the preamble
                 return
             main = "text"
-        coding = str(header.get("content-transfer-encoding", "")).strip().lower()
-        if kind == "message/rfc822" and coding in ("base64", "quoted-printable"):
+        if kind == "message/rfc822" and (coding := _coding(header)) in (
+            "base64",
+            "quoted-printable",
+        ):
             name = _file_name(header) or "forwarded.eml"
             self._decoder = _File(self, f"{self._file}!{name}", name, coding)
             return
@@ -194,7 +196,7 @@ class Mails:
         self._decoder = self._decoder_of(header, main, sub, number)
 
     def _decoder_of(self, header: Message, main: str, sub: str, number: int) -> _Decoder:
-        coding = str(header.get("content-transfer-encoding", "")).strip().lower()
+        coding = _coding(header)
         name = _file_name(header)
         is_file = bool(name) or header.get_content_disposition() == "attachment"
         inner: _Decoder
@@ -261,6 +263,10 @@ def _subject(header: Message) -> str:
     with contextlib.suppress(HeaderParseError, ValueError, LookupError):
         text = str(make_header(decode_header(text)))  # else as it stands there
     return clean(" ".join(text.split()))[:200]
+
+
+def _coding(header: Message) -> str:
+    return str(header.get("content-transfer-encoding", "")).strip().lower()
 
 
 def _file_name(header: Message) -> str:

@@ -64,7 +64,7 @@ class Unpacked(io.RawIOBase):
         return 0
 
 
-def unpack(head: bytes, stream: io.RawIOBase | io.BytesIO) -> Unpacked | None:
+def unpack(head: bytes, stream: io.RawIOBase) -> Unpacked | None:
     """The stream, which begins with ``head``, unpacked; ``None``: it is not packed."""
     for magic, what, read in _KINDS:
         if head.startswith(magic):

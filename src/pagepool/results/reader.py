@@ -19,7 +19,7 @@ from pagepool.results.errors import ResultsError
 from pagepool.results.lines import RawLine, clean, read_blocks, read_lines
 from pagepool.results.mails import Mails, is_mail, is_quoted_printable, quoted_printable
 from pagepool.results.model import Build, Input, Oddity, Record, ResultSet, Run
-from pagepool.results.packed import unpack
+from pagepool.results.packed import Unpacked, unpack
 from pagepool.results.text import Mark, TextReader, is_dull, stem_of
 from pagepool.results.time_bench import judge
 from pagepool.results.words import count
@@ -53,27 +53,33 @@ def read(path: str) -> ResultSet:
 def read_stream(stream: IO[bytes], name: str) -> ResultSet:
     """Read one binary stream under a name, packed or not. Raises `ResultsError`."""
     try:
-        head = stream.read(_PEEK)
-        whole = _Rejoined(head, stream)
-        unpacked = unpack(head, whole)
-        if unpacked is None:
-            return _read_plain(head, whole, name)
-        # More than a peek at once: it is unpacked by blocks.
-        with io.BufferedReader(unpacked, 1 << 20) as buffered:
-            try:
-                head = buffered.read(_PEEK)
-                results = _read_plain(head, _Rejoined(head, buffered), name)
-            except ResultsError as error:
-                if unpacked.broken:
-                    raise ResultsError(name, unpacked.broken, "get the file again") from error
-                raise
-        if unpacked.broken:
+        head, whole, unpacked = _opened(stream)
+        try:
+            results = _read_plain(head, whole, name)
+        except ResultsError as error:
+            if unpacked is not None and unpacked.broken:
+                raise ResultsError(name, unpacked.broken, "get the file again") from error
+            raise
+        if unpacked is not None and unpacked.broken:
             line = max(source.lines for source in results.sources)
             odd = Oddity(name, line, unpacked.broken, "error", "packed")
             results = msgspec.structs.replace(results, oddities=(*results.oddities, odd))
         return results
     except OSError as error:
         raise ResultsError(name, *_reason(error)) from None
+
+
+def _opened(stream: IO[bytes]) -> tuple[bytes, _Rejoined, Unpacked | None]:
+    """The first bytes of a stream and the whole of it, unpacked if it is packed."""
+    head = stream.read(_PEEK)
+    whole = _Rejoined(head, stream)
+    unpacked = unpack(head, whole)
+    if unpacked is None:
+        return head, whole, None
+    # More than a peek at once: it is unpacked by blocks.
+    buffered = io.BufferedReader(unpacked, 1 << 20)
+    head = buffered.read(_PEEK)
+    return head, _Rejoined(head, buffered), unpacked
 
 
 def _read_plain(head: bytes, whole: _Rejoined, name: str) -> ResultSet:
@@ -109,12 +115,8 @@ def _read_mails(stream: IO[bytes], name: str) -> ResultSet:
         attachments = deque(mails.attachments)
         while attachments:
             it = attachments.popleft()
-            inner: IO[bytes] = io.BytesIO(it.data)
-            unpacked = unpack(it.data[:_PEEK], io.BytesIO(it.data))
-            if unpacked is not None:
-                inner = io.BufferedReader(unpacked, 1 << 20)
-            head = inner.read(_PEEK)
-            whole = io.BufferedReader(_Rejoined(head, inner), 1 << 20)
+            head, rejoined, unpacked = _opened(io.BytesIO(it.data))
+            whole = io.BufferedReader(rejoined, 1 << 20)
             if _is_json(head):
                 try:
                     documents.append(_read_json(whole, it.where))

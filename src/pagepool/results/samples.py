@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from pagepool.results.headings import PROMPT
 from pagepool.results.model import Record
 
 What: TypeAlias = Literal["rate", "event"]
@@ -23,8 +24,9 @@ _RXQ_HEAD = re.compile(
     r"Running XDP on dev:\S+ \(ifindex:\d+\) action:(?P<action>XDP_\w+)(?: options:(?P<how>\S+))?"
 )
 _COMMAND = re.compile(
-    r"(?:\S*[$#] ?|[-*] |\[[^\]]*\][$#] ?)?(?:(?:sudo|taskset -c \S+|time) )*"
-    r"(?:\S*/)?(?P<tool>xdp-bench|xdp_rxq_info|xdp_redirect\w*|xdpsock|xdp[12])(?: (?P<rest>.*))?$"
+    PROMPT
+    + r"(?:\S*/)?(?P<tool>xdp-bench|xdp_rxq_info|xdp_redirect\w*|xdpsock|xdp[12])"
+    + r"(?: (?P<rest>.*))?$"
 )
 #: The head line of xdp-bench, and of the samples of the kernel before it.
 _HEADS = (

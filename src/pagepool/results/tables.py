@@ -244,12 +244,8 @@ def _dashed_cells(text: str) -> tuple[int, list[tuple[int, str | None]]]:
 # Heads
 
 
-def _column(titles: Sequence[str], before: Column | None) -> Column:
-    """What a column is, of its titles from the top down.
-
-    ``before``: its neighbour, if that has its unit from a title above several columns: `Cycles`
-    stands above the first of its columns only.
-    """
+def _column(titles: Sequence[str]) -> Column:
+    """What a column is, of its own titles from the top down."""
     unit: Unit = ""
     scale = 1
     label: list[str] = []
@@ -264,8 +260,6 @@ def _column(titles: Sequence[str], before: Column | None) -> Column:
     text = " ".join(filter(None, label))
     if names.is_test(text):
         return Column("", unit, scale, names.full_name(text))
-    if not unit and before is not None:
-        unit, scale = before.unit, before.scale
     return Column(text, unit, scale)
 
 
@@ -274,11 +268,14 @@ def _columns(titles: Sequence[Sequence[str]]) -> tuple[Column, ...]:
     columns: list[Column] = []
     carried: Column | None = None
     for one in titles:
-        column = _column(one, carried)
+        column = _column(one)
+        if column.unit not in ("", "skip"):
+            # `Cycles` may stand above the first of its columns only; a unit in the lowest row is
+            # that column's alone.
+            carried = None if _column(one[-1:]).unit else column
+        elif carried is not None and not column.unit and not column.test:
+            column = column._replace(unit=carried.unit, scale=carried.scale)
         columns.append(column)
-        if column.unit != "skip" and _column(one, None).unit:
-            # A unit in the lowest row is that column's alone.
-            carried = column if not _column(one[-1:], None).unit else None
     return tuple(_apart(columns))
 
 

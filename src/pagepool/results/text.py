@@ -291,11 +291,9 @@ class TextReader:
             entries = read(at, text, lambda: list(self._layouts_above(line.depth)))
         if entries is None:
             return False
-        is_new = table.first != stream.beside_of
-        if is_new:
+        if stream.begin_block(table.first):
             stream.new_run = True
             stream.settings = {**stream.settings, **self._parameters(line.depth)}
-            stream.beside, stream.beside_of = {}, table.first
         for label, record in entries:
             into = stream
             if label:
@@ -370,8 +368,7 @@ class TextReader:
         elif found := headings.fact(text):
             self._assembly.fact(stream, *found, number, text)
         elif heading := headings.heading(text) or self._underlined(line):
-            stream.heading, stream.heading_line = heading, number
-            stream.heading_at = self._assembly.at
+            stream.head(heading, number, self._assembly.at)
 
     def _underlined(self, line: Line) -> headings.Heading | None:
         """A heading with a rule below it, which is the present line."""

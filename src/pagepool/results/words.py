@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from pagepool.results.model import Key, Record
+from pagepool.results.model import Build, Key, Record
 
 
 def test_name(key: Key, keys: Iterable[Key] = ()) -> str:
@@ -13,10 +13,7 @@ def test_name(key: Key, keys: Iterable[Key] = ()) -> str:
 
     ``keys`` are the tests that it must be told apart from.
     """
-    kind, name, step, cpu = key
-    same = {other[2] for other in keys if (other[0], other[1], other[3]) == (kind, name, cpu)}
-    text = {"cpu": f"{name} CPU({cpu})", "sum": f"{name} average"}.get(kind, name)
-    return f"{text} step:{step}" if len(same) > 1 else text
+    return test_names({key, *keys})[key]
 
 
 def test_names(keys: Collection[Key]) -> dict[Key, str]:
@@ -25,10 +22,10 @@ def test_names(keys: Collection[Key]) -> dict[Key, str]:
     for kind, name, step, cpu in keys:
         steps.setdefault((kind, name, cpu), set()).add(step)
     found = {}
-    for key in keys:
-        kind, name, step, cpu = key
+    for kind, name, step, cpu in keys:
+        text = {"cpu": f"{name} CPU({cpu})", "sum": f"{name} average"}.get(kind, name)
         several = len(steps[kind, name, cpu]) > 1
-        found[key] = test_name(key, [key, (kind, name, step + 1, cpu)] if several else ())
+        found[kind, name, step, cpu] = f"{text} step:{step}" if several else text
     return found
 
 
@@ -37,6 +34,12 @@ def counter_ghz(records: Iterable[Record]) -> float | None:
     timed = (record for record in records if record.tsc_ghz is not None)
     longest = max(timed, key=lambda record: record.time_interval_ns or 0, default=None)
     return None if longest is None else longest.tsc_ghz
+
+
+def counter_text(build: Build) -> str | None:
+    """The counter's speed as a build says it, or as its records give it; ``None``: not known."""
+    clock = counter_ghz(build.records)
+    return build.machine.get("counter") or (hertz(clock) if clock else None)
 
 
 def hertz(ghz: float) -> str:
