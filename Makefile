@@ -78,9 +78,10 @@ $(VENV)/.installed: $(VENV)/.created $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check .
 	touch $@
 
-$(VENV)/.test-installed: $(VENV)/.installed
+# The package is built once: with what the tests need it is installed as well.
+$(VENV)/.test-installed: $(VENV)/.created $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[test]'
-	touch $@
+	touch $(VENV)/.installed $@
 
 $(BUILD)/build.ninja: $(VENV)/.test-installed
 	$(MESON) setup --reconfigure $(BUILD) -Dpython=disabled --werror >/dev/null \

@@ -116,7 +116,7 @@ def test_a_transfer_that_takes_longer() -> None:
 
 @pytest.mark.parametrize("design", ["ring", "list", "ours"])
 def test_128_cpus(design: str) -> None:
-    prediction = simulate(design, 128)
+    prediction = simulate(design, 128, pages=32)
     assert prediction.returns > 500
     assert prediction.cpus == 128
 

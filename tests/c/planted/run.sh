@@ -28,7 +28,7 @@ seeds=$(seq 16)
 tries=$(seq 16)
 # A bug is found early or not at all: no failure is worth waiting longer for than this, and three
 # times what the test takes without one.
-limit=${PP_PLANTED_TIMEOUT:-20}
+limit=${PP_PLANTED_TIMEOUT:-8}
 
 # ---- build ----
 
