@@ -15,6 +15,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
 
 from pagepool.simulate.mesi import Access, Line
 
@@ -35,8 +36,8 @@ def _on_one_cpu() -> Iterator[None]:
     """
     try:
         before = os.sched_getaffinity(0)
-        with open("/proc/thread-self/stat", encoding="utf-8", errors="replace") as stat:
-            here = int(stat.read().rpartition(")")[2].split()[36])  # proc(5): processor
+        stat = Path("/proc/thread-self/stat").read_text(encoding="utf-8", errors="replace")
+        here = int(stat.rpartition(")")[2].split()[36])  # proc_pid_stat(5): processor
         os.sched_setaffinity(0, {here})
     except (AttributeError, OSError, ValueError, IndexError):  # it is only about speed
         yield
