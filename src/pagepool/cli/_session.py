@@ -14,6 +14,7 @@ import click
 
 from pagepool.cli._bench import JsonFile, Progress, fact_lines, say
 from pagepool.cli._output import INTERRUPTED
+from pagepool.cli._recorded import recorded
 
 if TYPE_CHECKING:
     from pagepool.bench import Collector, Event
@@ -56,7 +57,7 @@ class Session:
         status = 0
         try:
             with Progress() as progress:
-                for event in events:
+                for event in map(recorded, events):
                     self._collector.add(event)
                     progress.show(event)
                     self._print(event, progress)

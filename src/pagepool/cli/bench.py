@@ -14,6 +14,7 @@ import click
 from pagepool.cli import _sides, workload
 from pagepool.cli._bench import Wrong, count, say
 from pagepool.cli._output import INTERRUPTED, split_globs
+from pagepool.cli._recorded import RecordedCommand
 from pagepool.cli._session import Session
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ _oversubscribe = click.option(
 )
 
 
-@command.command()
+@command.command(cls=RecordedCommand)
 @_loops
 @_runs
 @click.option(
@@ -269,7 +270,7 @@ def _session(
     return Session(json_path, label, table, runs)
 
 
-@command.command("cross-cpu")
+@command.command("cross-cpu", cls=RecordedCommand)
 @click.option(
     "--returning-cpus",
     callback=count,
@@ -324,7 +325,7 @@ def cross_cpu(
         _interrupted()
 
 
-@command.command()
+@command.command(cls=RecordedCommand)
 @click.option(
     "--producers",
     callback=_counts,
