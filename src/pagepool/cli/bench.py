@@ -251,7 +251,12 @@ def _events(
             "--against PYTHON"
         )
     most = asked.most if asked.until_decided else settings["runs"]
-    return bench.run_rounds(suite, sides, settings, most, more)
+    events = bench.run_rounds(suite, sides, settings, most, more)
+    if asked.until_decided:
+        from pagepool.cli._until import check_runs
+
+        check_runs(name, settings, len(sides), most)
+    return events
 
 
 def _session(
