@@ -407,7 +407,8 @@ def test_compare_a_reader_that_went_away_is_no_error(command: str) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    process.wait()
+    # As shells have a death by SIGPIPE; 1 is --fail-on's.
+    assert process.wait() == 141
 
 
 @pytest.mark.parametrize(
@@ -669,3 +670,22 @@ def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
     result = pagepool_command("compare", str(copy), "x86-v7.txt", "--output", str(copy))
     assert "is one of the inputs" in failed(result)
     assert copy.read_text() == text
+
+
+def test_show_does_not_overwrite_an_input(tmp_path: Path) -> None:
+    text = (DATA / "x86-before.txt").read_text()
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    for output in ("a.txt", "b.txt", str(tmp_path / "a.txt")):
+        result = pagepool_command("show", "a.txt", "--output", output, cwd=tmp_path)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr == (
+            f"pagepool: --output {output}: is one of the inputs; choose another file\n"
+        )
+    assert (tmp_path / "a.txt").read_text() == text
+
+
+def test_the_help_of_bench_has_the_status_of_fail_on() -> None:
+    for words in (["bench", "--help"], ["bench", "simple", "--help"]):
+        text = " ".join(pagepool_command(*words).stdout.split())
+        assert "1 when something gave no figure or --fail-on found a row" in text

@@ -42,7 +42,9 @@ class _DefaultGroup(click.Group):
 def command() -> None:
     """Run the kernel's page_pool benchmarks on this pool.
 
-    Without a subcommand: simple, with its options.
+    Without a subcommand: simple, with its options. Exit status: 0, 1 when something gave no
+    figure or --fail-on found a row, 2 for wrong arguments, 130 after Ctrl-C, 141 when the reader
+    of a pipe went away.
     """
 
 
@@ -161,8 +163,8 @@ def simple(
     """Allocate and return on one CPU: direct, through the ring, past the pool.
 
     On a pipe it prints the lines of the kernel's module, and the machine in # lines; on a
-    terminal a table. Exit status: 0, 1 when something gave no figure, 2 for wrong arguments,
-    130 after Ctrl-C; what was measured until then is printed and kept.
+    terminal a table. Exit status: 0, 1 when something gave no figure or --fail-on found a row, 2
+    for wrong arguments, 130 after Ctrl-C; what was measured until then is printed and kept.
     """
     if tests and not split_globs(tests):
         raise Wrong("--tests: an empty pattern matches no test")

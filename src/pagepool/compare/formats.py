@@ -552,15 +552,20 @@ def _markdown(table: Grid) -> str:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"([|*_`<>\\])", r"\\\1", text) if re.search(r"[|*`<>\\]", text) else text
+    """Text as markdown shows it; an underscore within a word is no markup."""
+    return re.sub(r"[|*`<\\\[\]]|^>|(?<![^\W_])_+|_+(?![^\W_])", _escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\{char}" for char in found[0])
 
 
 def _lines(texts: list[str], form: Format) -> str:
     # `# ` is a comment in org, so that notes may stay when the table is pasted and exported.
     mark = {"org": "# ", "markdown": "- "}.get(form, "")
     lines = [clean(text) for text in texts]
-    if form == "markdown":  # a name from a log is no HTML
-        lines = [text.replace("&", "&amp;").replace("<", "&lt;") for text in lines]
+    if form == "markdown":  # a name from a log is neither HTML nor markup
+        lines = [_escape(text.replace("&", "&amp;")) for text in lines]
     return "".join(f"{mark}{text}\n" for text in lines)
 
 
