@@ -180,6 +180,7 @@ def _compare(asked: _Asked, output: str | None) -> Compared:
             margin=asked.margin,
             controls=split_globs(asked.controls),
             anyway=asked.anyway,
+            unread=errors,
         )
     except ResultsError as error:
         fail(error)

@@ -635,6 +635,8 @@ class _Document(msgspec.Struct):
     margin: object
     warnings: object
     oddities: object
+    inputs: object
+    problems: object
 
 
 def to_json(report: Report) -> str:
@@ -647,5 +649,7 @@ def to_json(report: Report) -> str:
         report.margin,
         report.warnings,
         report.oddities,
+        report.inputs,
+        report.problems,
     )
     return msgspec.json.format(encoder.encode(document), indent=2).decode() + "\n"

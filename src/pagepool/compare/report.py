@@ -154,13 +154,22 @@ class Comparison(msgspec.Struct, frozen=True):
         return any(n > 1 for n in self.runs)
 
 
+class Input(msgspec.Struct, frozen=True):
+    """One file: the labels of its builds that are compared, and why it could not be read."""
+
+    file: str
+    builds: tuple[str, ...] = ()
+    error: str | None = None
+
+
 class Report(msgspec.Struct, frozen=True):
     """All comparisons, what to beware of in single builds, and what the readers noticed.
 
     ``judged``: how many rows had their p adjusted together; in a series those against the build
     before, and by themselves those against the first. ``margin`` is what is no change. ``sides``
     are the builds in their order, ``builds`` the same with all that was measured. In a ``series``
-    each is compared with the one before and, from the third on, with the first.
+    each is compared with the one before and, from the third on, with the first. ``inputs`` are the
+    files, also those that could not be read.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -173,6 +182,18 @@ class Report(msgspec.Struct, frozen=True):
     judged: dict[Against, int] = {}
     margin: Margin = Margin()
     series: bool = False
+    inputs: tuple[Input, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Warn, ...]:
+        """What is missing in the report, and why: files that were not read, builds without a row.
+
+        What was read and is odd is in ``oddities``.
+        """
+        return (
+            *(Warn("not-read", f"not read: {it.error}") for it in self.inputs if it.error),
+            *(Warn("not-compared", f"not compared: {it}") for it in self.failures),
+        )
 
     def to_dicts(self) -> list[dict[str, object]]:
         """A dictionary for each comparison and row: ``pandas.DataFrame(report.to_dicts())``.
@@ -207,15 +228,16 @@ def compare(
     margin: Margin | None = None,
     controls: Sequence[str] = (),
     anyway: bool = False,
+    unread: Sequence[ResultsError] = (),
 ) -> Report:
     """Compare every build with the first. ``tests`` are globs on names; none means all.
 
     ``results`` are the sets that the builds come from, for their oddities and for the noise of
     the builds that are not compared. ``series``: with the one before as well. ``margin``: what
     is no change. ``controls``: globs of tests that do not touch what was changed, beside
-    `CONTROLS`. ``anyway``: verdicts also where builds are too unlike. Raises `ResultsError` when
-    nothing is left to compare; a single build that shares no test with the first is told in
-    ``failures``.
+    `CONTROLS`. ``anyway``: verdicts also where builds are too unlike. ``unread``: what could not
+    be read, to be told. Raises `ResultsError` when nothing is left to compare; a single build that
+    shares no test with the first is told in ``failures``.
     """
     counted = chosen
     chosen = with_times(chosen)
@@ -288,6 +310,17 @@ def compare(
         judged=judged,
         margin=margin,
         series=series,
+        inputs=_inputs(sides, unread),
+    )
+
+
+def _inputs(sides: Iterable[Side], unread: Iterable[ResultsError]) -> tuple[Input, ...]:
+    builds: dict[str, list[str]] = {}
+    for side in sides:
+        builds.setdefault(side.file, []).append(side.label)
+    return (
+        *(Input(file, tuple(labels)) for file, labels in builds.items()),
+        *(Input(error.where, error=str(error)) for error in unread),
     )
 
 
