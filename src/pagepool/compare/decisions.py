@@ -99,8 +99,8 @@ class _Open(NamedTuple):
 
 def decide_all(
     compared: Sequence[Between], pool: Pool, margin: Margin, *, anyway: bool = False
-) -> tuple[list[Comparison], int]:
-    """The comparisons with a verdict in each row that is no control; how many rows have a p.
+) -> list[Comparison]:
+    """The comparisons with a verdict in each row that is no control.
 
     The p of all of these are adjusted together. ``anyway``: also where `unlike` says that builds or
     tests cannot be judged by each other.
@@ -124,7 +124,7 @@ def decide_all(
             for row, it in zip(between.comparison.rows, rows, strict=True)
         )
         comparisons.append(msgspec.structs.replace(between.comparison, rows=decided))
-    return comparisons, judged
+    return comparisons
 
 
 def moved(row: Row) -> float | None:

@@ -142,10 +142,9 @@ def summary(report: Report) -> str:
         for against, n in report.judged.items()
         if n
     )
-    both = " against each of the two" if report.series and all(report.judged.values()) else ""
     return (
         f"verdicts of {rows} at 95 % by Holm's rule: of 20 reports without a change at most one "
-        f"has any{both}; less than {margin_text(report.margin)} is the same"
+        f"has any; less than {margin_text(report.margin)} is the same"
     )
 
 

@@ -165,8 +165,8 @@ class Input(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """All comparisons, what to beware of in single builds, and what the readers noticed.
 
-    ``judged``: how many rows had their p adjusted together; in a series those against the build
-    before, and by themselves those against the first. ``margin`` is what is no change. ``sides``
+    ``judged``: how many rows had their p adjusted together; in a series against the build before
+    and against the first. ``margin`` is what is no change. ``sides``
     are the builds in their order, ``builds`` the same with all that was measured. In a ``series``
     each is compared with the one before and, from the third on, with the first. ``inputs`` are the
     files, also those that could not be read.
@@ -275,12 +275,20 @@ def compare(
     everything += [one.build for one in chosen]
     margin = margin or Margin()
     pool = decisions.Pool(everything)
-    comparisons: list[Comparison] = []
-    judged: dict[Against, int] = {}
-    for against, between in compared.items():
-        if between:
-            decided, judged[against] = decisions.decide_all(between, pool, margin, anyway=anyway)
-            comparisons += map(_with_one_run, decided)
+    # One family: that any row of the report is called without a change is what has the 5 %.
+    between = [one for of_kind in compared.values() for one in of_kind]
+    decided = decisions.decide_all(between, pool, margin, anyway=anyway)
+    comparisons = [_with_one_run(comparison) for comparison in decided]
+    judged = {
+        against: sum(
+            row.verdict is not None and row.verdict.p_adjusted is not None
+            for comparison in comparisons
+            if comparison.against == against
+            for row in comparison.rows
+        )
+        for against, found_ones in compared.items()
+        if found_ones
+    }
     warnings = _build_warnings(sides, groups, tests, [one.build for one in chosen])
     warnings += _counters(counted)
     oddities = tuple(
