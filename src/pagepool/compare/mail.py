@@ -106,7 +106,7 @@ class _Mail:
         self._files = {
             printable(long): short
             for long, short in short_files(
-                one.file for one in (*report.sides, *report.inputs)
+                [side.file for side in report.sides] + [it.file for it in report.inputs]
             ).items()
             if printable(long) != short
         }
