@@ -149,6 +149,33 @@ def test_instructions_are_compared_exactly() -> None:
     assert kind(counted("a", 50, 52, 52), counted("b", 51, 51, 51)) == "unstable"
 
 
+def test_controls_bound_what_is_counted() -> None:
+    def counted(label: str, x: int, lock: int) -> Chosen:
+        names = {"x": x, "lock": lock}
+        return build(
+            label, [record(name, instructions=count * 10**8) for name, count in names.items()]
+        )
+
+    def judged(x: int, lock: int) -> tuple[Verdict, list[str]]:
+        report = compare([counted("a", 50, 20), counted("b", x, lock)], metrics=("instructions",))
+        found = next(row.verdict for row in report.comparisons[0].rows if row.test == "x")
+        assert found is not None
+        codes = {it.code: it.text for it in report.comparisons[0].warnings}
+        return found, [codes["control-instructions"]] if "control-instructions" in codes else []
+
+    moved = ["controls moved by instructions: lock +2.000"]
+    for x, kind, why in (
+        (53, "slower", ""),
+        (52, "inconclusive", "a control moved by 2.000 instructions"),
+        (49, "inconclusive", "a control moved by 2.000 instructions"),
+        (50, "inconclusive", "a control moved by 2.000 instructions, this did not"),
+    ):
+        it, said_of_controls = judged(x, 22)
+        assert (it.kind, it.why, said_of_controls) == (kind, why, moved)
+    it, said_of_controls = judged(51, 20)
+    assert (it.kind, it.why, said_of_controls) == ("slower", "", [])
+
+
 def test_the_margin_is_in_the_report() -> None:
     margin = Margin(10, 0)
     report = compare([runs("a", SOME), runs("b", MORE)], margin=margin)

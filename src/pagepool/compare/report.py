@@ -519,8 +519,9 @@ def _compare_pair(
     rows = [_row(key, names[key], before, after, metrics, controls) for key in selected]
     rows.sort(key=lambda row: row.is_control)
     # How far the controls moved matters most when they were not asked for.
+    figures = tuple(dict.fromkeys((*METRICS[:2], *metrics)))
     moved = tuple(
-        _row(key, names[key], before, after, METRICS[:2], controls)
+        _row(key, names[key], before, after, figures, controls)
         for key in shared
         if _is_control(key, controls)
     )
@@ -554,6 +555,10 @@ def _pair_warnings(
     if controls:
         moved = ", ".join(f"{row.name} {_moved(row)}" for row in controls)
         yield Warn("controls", f"controls, which do not touch the pool, moved: {moved}")
+    counted = [(row.name, by) for row in controls if (by := decisions.moved_instructions(row))]
+    if counted:
+        each = ", ".join(f"{name} {by:+.3f}" for name, by in counted)
+        yield Warn("control-instructions", f"controls moved by instructions: {each}")
     overlapping = [
         row.name
         for row in rows
@@ -647,7 +652,9 @@ def _judged(row: Row) -> list[Pair]:
 
 
 def _moved(row: Row) -> str:
-    for metric in reversed(METRICS):
+    # Times first: what instructions moved by is said by itself.
+    order: tuple[Metric, ...] = (*decisions.TIMES, "instructions")
+    for metric in order:
         pair = row.metrics.get(metric)
         if pair is not None and pair.change_percent is not None:
             return f"{pair.change_percent:+.1f} %"
