@@ -28,7 +28,7 @@ def test_no_change_is_rarely_called_one(sides: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("sides", [(3, 3), (6, 6), (10, 10), (6, 20)])
 def test_unequal_noise_is_no_change(sides: tuple[int, int]) -> None:
-    """Of 400 rows 5 % are 20; with more of the runs that scatter, which is the safe way round."""
+    """With the usual margin: of 400 rows 5 % are 20."""
     rng = random.Random(sides[0] * 100 + sides[1])
     kinds = [verdict.report(rng, sides, [0.0], verdict.SCATTER)[0] for _ in range(400)]
     assert sum(kind in ("slower", "faster") for kind in kinds) <= 20
