@@ -8,16 +8,19 @@ The second table is `pagepool bench --until-decided`: runs are added to the rows
 the looks and the rule of the command; beside it fixed numbers of runs, and the same looks where
 each is judged as if it were the only one.
 
-    python benchmarks/verdict.py [--trials 2000] [--seed 1] [--json FILE]
+The third table has loads after the change that scatter twice as much around the same median.
+
+    python benchmarks/verdict.py [--trials 2000] [--seed 1] [--json FILE] [--only TABLE]
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import fmean, median
+from statistics import NormalDist, fmean, median
 from typing import NamedTuple
 
 import click
@@ -32,6 +35,24 @@ SIDES = [
     *[(n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20)],
     *[(1, 20), (2, 20), (3, 10), (5, 20), (6, 20), (10, 20)],
 ]
+#: The same where the runs after scatter more.
+UNEQUAL = [
+    (3, 3),
+    (6, 6),
+    (10, 10),
+    (20, 20),
+    (3, 10),
+    (10, 3),
+    (6, 20),
+    (20, 6),
+    (10, 20),
+    (20, 10),
+]
+#: So many times as far from the median are these.
+SCATTER = 2.0
+#: Of all loads one half is faster than this, ns: exp(0.6 z) above 100, where the part of 0.95 that
+#: is below z is one half (those that were disturbed are all above).
+MIDDLE = 100.0 + math.exp(0.6 * NormalDist().inv_cdf(0.5 / 0.95))
 #: A true change, ns.
 CHANGE = 2.0
 #: Of the second table so many times fewer reports of `ROWS` rows than single rows: they take long.
@@ -44,19 +65,28 @@ LARGE = 5.0
 ABOVE_MARGIN = 1.05
 
 
-def load(rng: random.Random) -> float:
-    """Nanoseconds of one load."""
+def load(rng: random.Random, scatter: float = 1.0) -> float:
+    """Nanoseconds of one load, ``scatter`` times as far from the median as usual."""
     time = 100.0 + rng.lognormvariate(0.0, 0.6)
-    return time + rng.expovariate(1 / 15.0) if rng.random() < 0.05 else time
+    time = time + rng.expovariate(1 / 15.0) if rng.random() < 0.05 else time
+    return MIDDLE + scatter * (time - MIDDLE) if scatter != 1.0 else time
 
 
-def report(rng: random.Random, sides: tuple[int, int], changes: list[float]) -> list[str]:
-    """The kinds of all rows of one report, a row for each change in ns."""
-    margin = verdict.Margin()
+def report(
+    rng: random.Random,
+    sides: tuple[int, int],
+    changes: list[float],
+    scatter: float = 1.0,
+    margin: verdict.Margin = USUAL,
+) -> list[str]:
+    """The kinds of all rows of one report, a row for each change in ns.
+
+    ``scatter`` is that of the runs after the change.
+    """
     cases = []
     for change in changes:
         before = [load(rng) for _ in range(sides[0])]
-        after = [load(rng) + change for _ in range(sides[1])]
+        after = [load(rng, scatter) + change for _ in range(sides[1])]
         pooled = verdict.noise([before, after])
         it = verdict.judge(before, after, pooled)
         cases.append(verdict.Case(it, pooled, margin.log(median(before))))
@@ -78,6 +108,27 @@ def shares(trials: int, seed: int, sides: tuple[int, int]) -> dict[str, float]:
         "false_reports": share(lambda: bool(called & {*report(rng, sides, [0.0, *many])})),
         "found": share(lambda: report(rng, sides, [CHANGE]) == ["slower"]),
         "found_among_50": share(lambda: report(rng, sides, [CHANGE, *many])[0] == "slower"),
+    }
+
+
+def unequal_shares(trials: int, seed: int, sides: tuple[int, int]) -> dict[str, float]:
+    """Per cent, where the runs after scatter more: rows and reports called, changes found."""
+    rng = random.Random(f"{seed} {sides} unequal")
+    called = {"slower", "faster"}
+
+    def rows(change: float, margin: verdict.Margin = USUAL) -> list[str]:
+        return [report(rng, sides, [change], SCATTER, margin)[0] for _ in range(trials)]
+
+    def reports() -> Iterator[set[str]]:
+        for _ in range(reports_of(trials)):
+            yield {*report(rng, sides, [0.0] * ROWS, SCATTER)}
+
+    return {
+        "false_rows_no_margin": fmean(kind in called for kind in rows(0.0, NONE)) * 100,
+        "false_rows": fmean(kind in called for kind in rows(0.0)) * 100,
+        "false_reports": fmean(bool(called & kinds) for kinds in reports()) * 100,
+        "found": fmean(kind == "slower" for kind in rows(CHANGE)) * 100,
+        "found_large": fmean(kind == "slower" for kind in rows(LARGE)) * 100,
     }
 
 
@@ -216,12 +267,8 @@ def print_until(name: str, it: dict[str, float] | None = None) -> None:
     click.echo(f"{name:40}{''.join(f'{cell:>18}' for cell in cells)}{it['others_runs']:>9.1f}")
 
 
-@click.command()
-@click.option("--trials", default=2000, show_default=True, help="Reports of each kind.")
-@click.option("--seed", default=1, show_default=True, help="Seed of all random numbers.")
-@click.option("--json", "file", type=click.Path(path_type=Path), help="Write the table there too.")
-def main(trials: int, seed: int, file: Path | None) -> None:
-    """How often a change is called where there is none, and found where there is one."""
+def first_table(trials: int, seed: int) -> list[dict[str, float]]:
+    """Numbers of runs: prints the table, and returns it."""
     table: list[dict[str, float]] = []
     click.echo(f"{trials} trials, seed {seed}; per cent of")
     click.echo("runs       rows called   reports of 50 rows      +2 ns found,   +2 ns found,")
@@ -234,18 +281,61 @@ def main(trials: int, seed: int, file: Path | None) -> None:
             f"   {among:13.2f}"
         )
         table.append({"before": sides[0], "after": sides[1], **row})
+    return table
+
+
+def second_table(trials: int, seed: int) -> list[dict[str, object]]:
+    """Runs that are added: prints the table, and returns it."""
     click.echo(
         f"\nper cent of, and (mean runs a side); {reports_of(trials)} reports of {ROWS} rows"
     )
     print_until("procedure")
-    second = []
+    table: list[dict[str, object]] = []
     for procedure in PROCEDURES:
         found = until_shares(trials, seed, procedure)
         print_until(procedure.name, found)
-        second.append({"procedure": procedure.name, **found})
+        table.append({"procedure": procedure.name, **found})
+    return table
+
+
+def third_table(trials: int, seed: int) -> list[dict[str, float]]:
+    """Unequal noise: prints the table, and returns it."""
+    click.echo(
+        f"\nruns after the change scatter {SCATTER:g} times as much; {trials} trials, seed {seed}; "
+        f"per cent of\n{'runs':10}{'called, no':>18}{'called, no':>12}{'any called of':>16}"
+        f"{'+2 ns':>9}{'+5 ns':>9}\n"
+        f"{'a side':10}{'change, margin 0':>18}{'change':>12}{'50, no change':>16}"
+        f"{'found':>9}{'found':>9}"
+    )
+    table: list[dict[str, float]] = []
+    for sides in UNEQUAL:
+        row = unequal_shares(trials, seed, sides)
+        cells = (
+            f"{value:{width}.2f}"
+            for value, width in zip(row.values(), (18, 12, 16, 9, 9), strict=True)
+        )
+        click.echo(f"{sides[0]:2} and {sides[1]:2} {''.join(cells)}")
+        table.append({"before": sides[0], "after": sides[1], **row})
+    return table
+
+
+TABLES: dict[str, Callable[[int, int], object]] = {
+    "table": first_table,
+    "until_decided": second_table,
+    "unequal_noise": third_table,
+}
+
+
+@click.command()
+@click.option("--trials", default=2000, show_default=True, help="Reports of each kind.")
+@click.option("--seed", default=1, show_default=True, help="Seed of all random numbers.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write the tables there too.")
+@click.option("--only", type=click.Choice(list(TABLES)), multiple=True, help="Not all tables.")
+def main(trials: int, seed: int, file: Path | None, only: tuple[str, ...]) -> None:
+    """How often a change is called where there is none, and found where there is one."""
+    tables = {name: TABLES[name](trials, seed) for name in TABLES if name in (only or TABLES)}
     if file:
-        result = {"trials": trials, "seed": seed, "table": table, "until_decided": second}
-        file.write_text(json.dumps(result, indent=2))
+        file.write_text(json.dumps({"trials": trials, "seed": seed, **tables}, indent=2))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 
 from pagepool.bench import list_tests
 from pagepool.cli._bench import parse_count
+from pagepool.compare import reproduce
 from pagepool.results.model import Record
 from pagepool.results.reader import read
 
@@ -110,7 +111,15 @@ def test_reading_it_again_gives_the_same_records(bench: Bench, tmp_path: Path) -
             r.cycles_printed for r in second.records
         ]
         assert first.loops == 20_000
-        assert first.settings == second.settings == {"suite": "simple", "loops": "20000"}
+        assert (
+            first.settings
+            == second.settings
+            == {
+                "suite": "simple",
+                "loops": "20000",
+                "command": "pagepool bench simple --loops 20k --runs 2",
+            }
+        )
 
 
 def test_json_alone(bench: Bench) -> None:
@@ -167,6 +176,40 @@ def test_the_environments_checked_mode_is_said(
     assert result.err.splitlines().count(said) == 1
     # Who asks for it knows.
     assert said not in bench("--loops", "2k", "--runs", "1", "--tests", "lock", "--checked").err
+
+
+def test_how_it_was_run_is_recorded(bench: Bench, tmp_path: Path) -> None:
+    """In one way of writing it, and without what is about the output, or nobody's business."""
+    saved = tmp_path / "new.json"
+    result = bench(
+        "--loops=2k", "--runs", "1", "--json", str(saved), "--tests", "tasklet*02*,lock",
+        "--tests", "for_loop", "--label", "x", "--dma", "none", "--vary", "checked=on,off",
+        "--against", f"a={sys.executable}",
+    )  # fmt: skip
+    assert result.status == 0, result.err
+    python = "/".join(Path(sys.executable).parts[-3:])
+    assert python.endswith("/bin/" + Path(sys.executable).name)
+    command = (
+        "pagepool bench simple --loops 2k --runs 1 --tests 'tasklet*02*,lock' --tests for_loop "
+        f"--dma none --vary checked=on,off --against a={python}"
+    )
+    assert result.out.splitlines().count(f"# command: {command}") == 4
+    text = tmp_path / "new.txt"
+    text.write_text(result.out)
+    for file in (saved, text):
+        builds = read(str(file)).builds
+        assert len(builds) == 4
+        for build in builds:
+            found = reproduce.commands(build)
+            assert found is not None and found.is_recorded and found.has_runs
+            assert [" ".join(words) for words in found.lines] == [command]
+
+
+def test_an_argument_stands_first_in_the_record(bench: Bench, tmp_path: Path) -> None:
+    result = bench("workload", "--polls", "50", "xdp-tx", "--read-data", "--runs", "1")
+    assert result.status == 0
+    line = "# command: pagepool bench workload xdp-tx --polls 50 --read-data --runs 1"
+    assert line in result.out.splitlines()
 
 
 def test_unlike_pools_are_not_compared_silently(bench: Bench, tmp_path: Path) -> None:
@@ -302,7 +345,7 @@ def test_a_reader_that_leaves(tmp_path: Path) -> None:
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=PATIENCE) == 1
+    assert process.wait(timeout=PATIENCE) == 141
     assert err == ""
     assert len(read(str(saved)).builds[0].records) >= len(NAMES)
 

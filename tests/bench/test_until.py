@@ -6,6 +6,7 @@ The figures are made up: nothing is timed.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from pagepool.bench import (
 from pagepool.bench.protocol import (
     Answer,
     CpusDone,
+    CrossCpuJob,
     Done,
     Failed,
     Job,
@@ -81,6 +83,10 @@ class Made(FakeWorker):
             self.pools = request.pools
             version = Made.versions.get(self.python, "1.0")
             return msgspec.structs.replace(READY, version=version)
+        if isinstance(request, CrossCpuJob):
+            FakeWorker.asked.append(request)
+            Made.jobs.append(Asked("cross-cpu", request.design, self.pools, self.python))
+            return cross_cpu(request)
         assert isinstance(request, (Job, StormJob))
         name = request.test if isinstance(request, Job) else f"storm {request.producers}"
         asked = Asked(name, request.design, self.pools, self.python)
@@ -237,20 +243,11 @@ def test_storm_runs_only_the_numbers_that_are_open(made: type[Made], run: Run) -
     assert result.err[1].endswith("1 more decided, open: page_pool_storm step:2")
 
 
-def test_cross_cpu_runs_both_loops_again(
-    made: type[Made], monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    def ask(self: Made, request: Request, doing: str) -> Answer:
-        FakeWorker.asked.append(request)
-        if isinstance(request, Setup):
-            return READY
-        return cross_cpu(request)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Made, "ask", ask)
+def test_cross_cpu_runs_both_loops_again(made: type[Made], run: Run) -> None:
     result = run("cross-cpu", "--loops", "1M", "--design", "ring,ours", "--until-decided")
     assert result.status == 0, result.err
     # 40 and 20 ns: decided at the first look. The hand-over is a control and has no verdict.
-    assert len([one for one in FakeWorker.asked if not isinstance(one, Setup)]) == 6 * 2 * 2
+    assert len(made.jobs) == 6 * 2 * 2
     (row,) = [line for line in result.out.splitlines() if line.startswith("page_pool_cross_cpu a")]
     assert row.endswith("faster")
     assert "page_pool_cross_cpu_handover average (control)" in result.out
@@ -403,6 +400,33 @@ def test_what_cannot_be(
     (line,) = result.err
     assert line.startswith("pagepool bench: ") and said in line
     assert not made.jobs and not saved.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "rows", "least"),
+    [
+        # 2 / binomial(2 n, n) is to be a 20th by the number of rows.
+        (["simple", "--design", "ring,list,ours", "--vary", "stats=on,off"], 30, 7),
+        (["storm", "--producers", "1,2,3,4", "--design", "ring,list,ours"], 28, 7),
+        (["cross-cpu", "--returning-cpus", "3", "--design", "ring,list,ours",
+          "--vary", "stats=on,off"], 25, 7),
+    ],
+)  # fmt: skip
+def test_runs_that_can_call_nothing_are_refused(
+    made: type[Made], run: Run, args: list[str], rows: int, least: int
+) -> None:
+    assert 2 / math.comb(2 * least, least) <= 0.05 / rows < 2 / math.comb(2 * least - 2, least - 1)
+    until = [*args, "--loops", "1M", "--until-decided", "--max-runs"]
+    result = run(*until, str(least - 1))
+    assert (result.status, result.out) == (2, "")
+    assert result.err == [
+        f"pagepool bench: --max-runs {least - 1}: cannot call any of {rows} rows slower or faster; "
+        f"give {least} at least"
+    ]
+    assert not made.jobs
+    result = run(*until, str(least))
+    assert result.status == 0, result.err
+    assert any(f": {rows} rows, looks at {least} runs a side" in line for line in result.err)
 
 
 def test_controls_alone_decide_nothing(made: type[Made], run: Run) -> None:

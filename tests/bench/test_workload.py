@@ -295,7 +295,7 @@ def test_it_says_the_same_every_time(bench: Bench) -> None:
             " ".join(line.split())
             for line in lines
             if not line.startswith(
-                ("# date", "# load", "# seed", "# threads", "# reader", "ns/", "time_")
+                ("# command", "# date", "# load", "# seed", "# threads", "# reader", "ns/", "time_")
             )
         ]
 

@@ -26,6 +26,22 @@ def test_no_change_is_rarely_called_one(sides: tuple[int, int]) -> None:
     assert called <= 20
 
 
+@pytest.mark.parametrize("sides", [(3, 3), (6, 6), (10, 10), (6, 20)])
+def test_unequal_noise_is_no_change(sides: tuple[int, int]) -> None:
+    """With the usual margin: of 400 rows 5 % are 20."""
+    rng = random.Random(sides[0] * 100 + sides[1])
+    kinds = [verdict.report(rng, sides, [0.0], verdict.SCATTER)[0] for _ in range(400)]
+    assert sum(kind in ("slower", "faster") for kind in kinds) <= 20
+
+
+def test_what_scatters_more_has_the_same_median() -> None:
+    rng = random.Random(1)
+    usual, more = (sorted(verdict.load(rng, by) for _ in range(4001)) for by in (1.0, 2.0))
+    assert usual[2000] == pytest.approx(verdict.MIDDLE, abs=0.03)
+    assert more[2000] == pytest.approx(verdict.MIDDLE, abs=0.06)
+    assert more[3000] - more[1000] == pytest.approx(2 * (usual[3000] - usual[1000]), rel=0.1)
+
+
 def test_two_nanoseconds_of_a_hundred_are_found_with_ten_runs() -> None:
     rng = random.Random(7)
     found = sum(verdict.report(rng, (10, 10), [2.0]) == ["slower"] for _ in range(300))
@@ -76,10 +92,14 @@ def test_the_table(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     done = CliRunner().invoke(verdict.main, ["--trials", "3", "--json", str(file)])
     assert done.exit_code == 0
-    tables = 3 + len(verdict.SIDES), 4 + len(verdict.PROCEDURES)
+    tables = 3 + len(verdict.SIDES), 4 + len(verdict.PROCEDURES), 4 + len(verdict.UNEQUAL)
     assert len(done.output.splitlines()) == sum(tables)
     second = json.loads(file.read_text())["until_decided"]
     assert [row["procedure"] for row in second] == [it.name for it in verdict.PROCEDURES]
     table = json.loads(file.read_text())["table"]
     assert [(row["before"], row["after"]) for row in table] == verdict.SIDES
     assert all(0 <= row["false_rows"] <= 100 for row in table)
+    third = json.loads(file.read_text())["unequal_noise"]
+    assert [(row["before"], row["after"]) for row in third] == verdict.UNEQUAL
+    alone = CliRunner().invoke(verdict.main, ["--trials", "3", "--only", "unequal_noise"])
+    assert alone.output.splitlines()[1:] == done.output.splitlines()[-3 - len(third) :]

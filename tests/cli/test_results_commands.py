@@ -407,7 +407,8 @@ def test_compare_a_reader_that_went_away_is_no_error(command: str) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    process.wait()
+    # As shells have a death by SIGPIPE; 1 is --fail-on's.
+    assert process.wait() == 141
 
 
 @pytest.mark.parametrize(
@@ -569,7 +570,11 @@ def test_mail_one_of_three_missing_shows_the_others() -> None:
     result = pagepool_command("mail", "x86-before.txt", "../data/none.txt", "x86-v7.txt")
     assert "none.txt: no such file" in failed(result)
     shown = (GOLDEN / "mail-pair.txt").read_text()
-    assert result.stdout == shown.replace("-before.txt x86", "-before.txt none.txt x86")
+    said = "\nBeware:\n- not read: none.txt: no such file; check the name\n"
+    assert result.stdout.replace(said, "") == shown.replace(
+        "-before.txt x86", "-before.txt none.txt x86"
+    )
+    assert said in result.stdout
 
 
 # patterns and labels
@@ -669,3 +674,50 @@ def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
     result = pagepool_command("compare", str(copy), "x86-v7.txt", "--output", str(copy))
     assert "is one of the inputs" in failed(result)
     assert copy.read_text() == text
+
+
+def test_show_does_not_overwrite_an_input(tmp_path: Path) -> None:
+    text = (DATA / "x86-before.txt").read_text()
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    for output in ("a.txt", "b.txt", str(tmp_path / "a.txt")):
+        result = pagepool_command("show", "a.txt", "--output", output, cwd=tmp_path)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr == (
+            f"pagepool: --output {output}: is one of the inputs; choose another file\n"
+        )
+    assert (tmp_path / "a.txt").read_text() == text
+
+
+def test_the_help_of_bench_has_the_status_of_fail_on() -> None:
+    for words in (["bench", "--help"], ["bench", "simple", "--help"]):
+        text = " ".join(pagepool_command(*words).stdout.split())
+        assert "1 when something gave no figure or --fail-on found a row" in text
+
+
+def test_what_is_missing_is_said_in_every_report(tmp_path: Path) -> None:
+    for name in ("x86-before.txt", "x86-v7.txt"):
+        (tmp_path / name).write_text((DATA / name).read_text())
+    (tmp_path / "other.txt").write_text(
+        "time_bench: Type:unheard_of Per elem: 4 cycles(tsc) 1.713 ns (step:0)\n" * 2
+    )
+    files = ["x86-before.txt", f"{tmp_path}/gone.txt", "x86-v7.txt", "other.txt"]
+    result = pagepool_command("compare", *files, "--format", "json", cwd=tmp_path)
+    assert result.returncode == 2
+    document = json.loads(result.stdout)
+    inputs = {one["file"]: one for one in document["inputs"]}
+    assert inputs["x86-v7.txt"] == {"file": "x86-v7.txt", "builds": ["x86-v7"], "error": None}
+    gone = inputs[f"{tmp_path}/gone.txt"]
+    assert gone["builds"] == [] and "no such file" in gone["error"]
+    problems = document["problems"]
+    assert [one["code"] for one in problems] == ["not-read", "not-compared"]
+    # The very lines of stderr.
+    for problem in problems:
+        assert problem["text"].partition(": ")[2] in result.stderr
+
+    mail = " ".join(pagepool_command("mail", *files, cwd=tmp_path).stdout.split())
+    assert "- not read: gone.txt: no such file" in mail
+    assert "- not compared: x86-before and other: share no test" in mail
+    assert str(tmp_path) not in mail
+    page = pagepool_command("compare", *files, "--format", "html", cwd=tmp_path).stdout
+    assert "not read: " in page and "not compared: x86-before and other" in page

@@ -124,11 +124,15 @@ def test_many_rows_are_adjusted_together() -> None:
     assert said(compare([before, after], tests=["x"])).kind == "slower"
 
 
-def test_a_series_is_compared_both_ways_each_by_itself() -> None:
+def test_a_series_is_compared_both_ways_in_one_family() -> None:
     report = compare([runs("a", SOME), runs("b", MORE), runs("c", SOME)], series=True)
     ways = [(one.against, one.before.label, one.after.label) for one in report.comparisons]
     assert ways == [("previous", "a", "b"), ("previous", "b", "c"), ("first", "a", "c")]
     assert report.judged == {"previous": 2, "first": 1}
+    # Of the whole report 5 % may be called without a change: three rows share it.
+    ps = [(it.p, it.p_adjusted) for k in range(3) if (it := said(report, at=k)).p is not None]
+    least = min(ps)
+    assert least[0] is not None and least[1] == pytest.approx(3 * least[0])
     assert [said(report, at=k).kind for k in range(3)] == ["slower", "faster", "same"]
 
 
@@ -143,6 +147,33 @@ def test_instructions_are_compared_exactly() -> None:
     assert kind(counted("a", 50), counted("b", 51)) == "slower"
     assert kind(counted("a", 50, 50), counted("b", 49, 49)) == "faster"
     assert kind(counted("a", 50, 52, 52), counted("b", 51, 51, 51)) == "unstable"
+
+
+def test_controls_bound_what_is_counted() -> None:
+    def counted(label: str, x: int, lock: int) -> Chosen:
+        names = {"x": x, "lock": lock}
+        return build(
+            label, [record(name, instructions=count * 10**8) for name, count in names.items()]
+        )
+
+    def judged(x: int, lock: int) -> tuple[Verdict, list[str]]:
+        report = compare([counted("a", 50, 20), counted("b", x, lock)], metrics=("instructions",))
+        found = next(row.verdict for row in report.comparisons[0].rows if row.test == "x")
+        assert found is not None
+        codes = {it.code: it.text for it in report.comparisons[0].warnings}
+        return found, [codes["control-instructions"]] if "control-instructions" in codes else []
+
+    moved = ["controls moved by instructions: lock +2.000"]
+    for x, kind, why in (
+        (53, "slower", ""),
+        (52, "inconclusive", "a control moved by 2.000 instructions"),
+        (49, "inconclusive", "a control moved by 2.000 instructions"),
+        (50, "inconclusive", "a control moved by 2.000 instructions, this did not"),
+    ):
+        it, said_of_controls = judged(x, 22)
+        assert (it.kind, it.why, said_of_controls) == (kind, why, moved)
+    it, said_of_controls = judged(51, 20)
+    assert (it.kind, it.why, said_of_controls) == ("slower", "", [])
 
 
 def test_the_margin_is_in_the_report() -> None:

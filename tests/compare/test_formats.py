@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from compare.made import build, record
 from pagepool.compare.formats import FORMATS, Format, grid, render, to_csv, to_json
 from pagepool.compare.report import Metric, Report, compare
 from pagepool.compare.selection import choose_all
@@ -124,3 +125,12 @@ def test_every_form_ends_with_one_newline_and_has_no_control_characters(form: Fo
     text = render(report("control-and-test.txt"), form)
     assert text.endswith("\n") and not text.endswith("\n\n")
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+
+
+def test_names_are_no_markup_in_the_notes_of_markdown() -> None:
+    name = "_a_ *b* `c` [d](e) x|y <i> & a_b"
+    runs = [record("x", 10**9)]
+    text = render(compare([build(name, runs), build("other", runs)]), "markdown")
+    (line,) = [line for line in text.splitlines() if line.startswith("- before: ")]
+    shown = r"\_a\_ \*b\* \`c\` \[d\](e) x\|y \<i> &amp; a_b"
+    assert line.startswith(f"- before: {shown} ")

@@ -230,15 +230,24 @@ def test_sides_that_were_run_otherwise_are_told_apart() -> None:
     ]
 
 
-def test_own_runs_are_run_by_this_program() -> None:
-    settings = {"suite": "storm", "loops": "1000", "producers": "1,2"}
-    machine = {"pagepool": "0.1.0", "design": "list", "statistics": "off"}
+def test_own_runs_say_how_they_were_run() -> None:
+    command = "pagepool bench storm --producers 1,2 --spread round-robin --vary bulk=1,32"
+    settings = {"suite": "storm", "loops": "1000", "command": f"{command} --x 'it'\"'\"'s'"}
+    machine = {"pagepool": "0.1.0"}
     builds = [Build(label, (run("x", settings),) * 3, machine=machine) for label in "ab"]
     assert how(*builds) == [
-        "  on each build:",
-        "    pagepool bench storm --loops 1000 --producers 1,2 --runs 3 \\",
-        "        --design list --no-stats",
+        "  as recorded:",
+        "    pagepool bench storm --producers 1,2 --spread round-robin \\",
+        "        --vary bulk=1,32 --x 'it'\"'\"'s'",
     ]
+
+
+def test_own_runs_that_do_not_say_it_are_not_guessed() -> None:
+    settings = {"suite": "simple", "loops": "1000"}
+    machine = {"pagepool": "0.1.0", "dma": "mapped without an IOMMU, tracked"}
+    name = "tasklet_page_pool03_slow"
+    builds = [Build(label, (run(name, settings),) * 3, machine=machine) for label in "ab"]
+    assert how(*builds) == ["  how the runs were started is not given in the input"]
 
 
 def test_files_are_called_by_what_tells_them_apart() -> None:

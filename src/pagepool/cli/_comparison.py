@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple, NoReturn
@@ -144,13 +144,6 @@ def compares(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _check_output(output: str | None, inputs: Iterable[str]) -> None:
-    """An input is not overwritten by what is made of it."""
-    for one in inputs:
-        if output is not None and one != "-" and same_file(output, one):
-            fail(f"--output {output}: is one of the inputs; choose another file")
-
-
 def _compare(asked: _Asked, output: str | None) -> Compared:
     try:
         expanded = arguments.expand(asked.files)
@@ -159,7 +152,7 @@ def _compare(asked: _Asked, output: str | None) -> Compared:
             for other in selectors[:index]:
                 if one.build == other.build and same_file(one.file, other.file):
                     fail(f"{one}: given twice; give two files, or FILE@BUILD of one")
-        _check_output(output, (*(one.file for one in selectors), *asked.label_files))
+        _inputs.check_output(output, (*(one.file for one in selectors), *asked.label_files))
         rules = _inputs.rules(asked.label_options, asked.label_files)
         results, errors = _inputs.read([selector.file for selector in selectors], rules)
     except ResultsError as error:
@@ -187,16 +180,15 @@ def _compare(asked: _Asked, output: str | None) -> Compared:
             margin=asked.margin,
             controls=split_globs(asked.controls),
             anyway=asked.anyway,
+            unread=errors,
         )
     except ResultsError as error:
         fail(error)
     for failure in found.failures:
         complain(failure)
     status = FAILURE if errors or found.failures else 0
-    for oddity in found.oddities:
-        if oddity.code == "too-many":
-            complain(oddity)
-            status = FAILURE
+    if _inputs.cut_short(found.oddities):
+        status = FAILURE
     return Compared(
         files=tuple(selectors),
         chosen=tuple(report.with_times(chosen)),

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import click
 
+from pagepool.cli._output import complain, fail
 from pagepool.results import labels
 from pagepool.results.errors import ResultsError
-from pagepool.results.model import ResultSet
-from pagepool.results.reader import read_all
+from pagepool.results.model import Oddity, ResultSet
+from pagepool.results.reader import read_all, same_file
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -46,6 +47,21 @@ def rules(options: Sequence[str], files: Sequence[str]) -> list[labels.Rule]:
     """What the options say. Raises `ResultsError`."""
     found = [rule for file in files for rule in labels.load(file)]
     return found + [labels.parse(option) for option in options]
+
+
+def cut_short(oddities: Iterable[Oddity]) -> bool:
+    """Whether a file had more in it than is read at once, which is then said."""
+    found = [oddity for oddity in oddities if oddity.code == "too-many"]
+    for oddity in found:
+        complain(oddity)
+    return bool(found)
+
+
+def check_output(output: str | None, inputs: Iterable[str]) -> None:
+    """Fails if an input would be overwritten by what is made of it."""
+    for one in inputs:
+        if output not in (None, "-") and one != "-" and same_file(str(output), one):
+            fail(f"--output {output}: is one of the inputs; choose another file")
 
 
 def read(

@@ -14,6 +14,8 @@ from pagepool.results.lines import clean
 FAILURE = 2
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
+#: Exit status when the reader of a pipe went away: what shells make of a death by SIGPIPE.
+READER_GONE = 141
 
 
 def complain(message: object) -> None:
@@ -69,7 +71,7 @@ def stdout_failed(error: OSError) -> NoReturn:
 def leave_quietly() -> NoReturn:
     """End as a program whose reader has seen enough: no message, and none at shutdown."""
     _silence_stdout()
-    sys.exit(1)
+    sys.exit(READER_GONE)
 
 
 def _silence_stdout() -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pagepool.cli._bench import JsonFile, Progress, fact_lines, say
-from pagepool.cli._output import INTERRUPTED
+from pagepool.cli._output import INTERRUPTED, READER_GONE
+from pagepool.cli._recorded import recorded
 
 if TYPE_CHECKING:
     from pagepool.bench import Collector, Event
@@ -56,7 +57,7 @@ class Session:
         status = 0
         try:
             with Progress() as progress:
-                for event in events:
+                for event in map(recorded, events):
                     self._collector.add(event)
                     progress.show(event)
                     self._print(event, progress)
@@ -83,7 +84,7 @@ class Session:
         # What is still in the buffer must not fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self._write_json()
-        return 1
+        return READER_GONE if isinstance(error, BrokenPipeError) else 1
 
     def _print(self, event: Event, bar: Progress) -> None:
         from pagepool import bench

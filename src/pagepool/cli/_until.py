@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pagepool.cli._bench import Progress, say
+from pagepool.cli._bench import Progress, Wrong, say
 from pagepool.cli._output import is_terminal
 from pagepool.cli._session import Session
 from pagepool.cli._sides import Asked
@@ -24,6 +24,27 @@ from pagepool.results.words import count, test_names
 if TYPE_CHECKING:
     from pagepool.bench import Event, Suite
     from pagepool.bench.rounds import Test
+
+
+def check_runs(name: str, settings: Mapping[str, Any], sides: int, most: int) -> None:
+    """Raises `Wrong`: so many runs of a suite can call no row, whatever they give."""
+    rows = _rows_of(name, settings) * (sides - 1)
+    if most < (least := looks.least_runs(rows)):
+        raise Wrong(
+            f"--max-runs {most}: cannot call any of {count(rows, 'row')} slower or faster; "
+            f"give {least} at least"
+        )
+
+
+def _rows_of(name: str, settings: Mapping[str, Any]) -> int:
+    """The rows of one side: a test, or each of its CPUs and their average; no control is one."""
+    from pagepool.bench import select_tests
+
+    if name == "simple":
+        return sum(test.name not in report.CONTROLS for test in select_tests(settings["tests"]))
+    if name == "cross-cpu":
+        return int(settings["returning"]) + 2
+    return sum(producers + 1 for producers in settings["producers"])
 
 
 class UntilSession(Session):

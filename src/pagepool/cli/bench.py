@@ -14,6 +14,7 @@ import click
 from pagepool.cli import _sides, workload
 from pagepool.cli._bench import Wrong, count, say
 from pagepool.cli._output import INTERRUPTED, split_globs
+from pagepool.cli._recorded import RecordedCommand
 from pagepool.cli._session import Session
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class _DefaultGroup(click.Group):
 def command() -> None:
     """Run the kernel's page_pool benchmarks on this pool.
 
-    Without a subcommand: simple, with its options.
+    Without a subcommand: simple, with its options. Exit status: 0, 1 when something gave no
+    figure or --fail-on found a row, 2 for wrong arguments, 130 after Ctrl-C, 141 when the reader
+    of a pipe went away.
     """
 
 
@@ -113,7 +116,7 @@ _oversubscribe = click.option(
 )
 
 
-@command.command()
+@command.command(cls=RecordedCommand)
 @_loops
 @_runs
 @click.option(
@@ -160,8 +163,8 @@ def simple(
     """Allocate and return on one CPU: direct, through the ring, past the pool.
 
     On a pipe it prints the lines of the kernel's module, and the machine in # lines; on a
-    terminal a table. Exit status: 0, 1 when something gave no figure, 2 for wrong arguments,
-    130 after Ctrl-C; what was measured until then is printed and kept.
+    terminal a table. Exit status: 0, 1 when something gave no figure or --fail-on found a row, 2
+    for wrong arguments, 130 after Ctrl-C; what was measured until then is printed and kept.
     """
     if tests and not split_globs(tests):
         raise Wrong("--tests: an empty pattern matches no test")
@@ -250,7 +253,12 @@ def _events(
             "--against PYTHON"
         )
     most = asked.most if asked.until_decided else settings["runs"]
-    return bench.run_rounds(suite, sides, settings, most, more)
+    events = bench.run_rounds(suite, sides, settings, most, more)
+    if asked.until_decided:
+        from pagepool.cli._until import check_runs
+
+        check_runs(name, settings, len(sides), most)
+    return events
 
 
 def _session(
@@ -269,7 +277,7 @@ def _session(
     return Session(json_path, label, table, runs)
 
 
-@command.command("cross-cpu")
+@command.command("cross-cpu", cls=RecordedCommand)
 @click.option(
     "--returning-cpus",
     callback=count,
@@ -324,7 +332,7 @@ def cross_cpu(
         _interrupted()
 
 
-@command.command()
+@command.command(cls=RecordedCommand)
 @click.option(
     "--producers",
     callback=_counts,

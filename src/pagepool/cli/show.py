@@ -38,17 +38,16 @@ def command(
     """
     try:
         rules = _inputs.rules(label_options, label_files)
-        results, errors = _inputs.read(arguments.files(files), rules)
+        named = arguments.files(files)
+        _inputs.check_output(output, (*named, *label_files))
+        results, errors = _inputs.read(named, rules)
     except ResultsError as error:
         fail(error)
     for failed in errors:
         complain(failed)
     status = FAILURE if errors else 0
-    for _, result in results:
-        for oddity in result.oddities:
-            if oddity.code == "too-many":
-                complain(oddity)
-                status = FAILURE
+    if _inputs.cut_short(oddity for _, result in results for oddity in result.oddities):
+        status = FAILURE
     if as_json and results:
         together = ResultSet()
         for _, result in results:

@@ -15,6 +15,7 @@ import click
 from pagepool.cli import _output
 from pagepool.cli._bench import JsonFile, Progress, Wrong, fact_lines, parse_count, say
 from pagepool.cli._output import INTERRUPTED, split_globs
+from pagepool.cli._recorded import RecordedCommand, recorded
 from pagepool.results.words import align
 
 if TYPE_CHECKING:
@@ -120,7 +121,10 @@ def _numbers(function: Any) -> Any:
     return function
 
 
-@click.command(short_help="Run packets through a pool: its statistics, and the time of a packet.")
+@click.command(
+    cls=RecordedCommand,
+    short_help="Run packets through a pool: its statistics, and the time of a packet.",
+)
 @click.argument("name", required=False)
 @click.option(
     "--pages",
@@ -272,7 +276,7 @@ class _Session:
         status = 0
         try:
             with Progress() as bar:
-                for event in events:
+                for event in map(recorded, events):
                     self._collector.add(event)
                     bar.show(event)
                     if isinstance(event, Warned):

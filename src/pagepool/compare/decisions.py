@@ -99,8 +99,8 @@ class _Open(NamedTuple):
 
 def decide_all(
     compared: Sequence[Between], pool: Pool, margin: Margin, *, anyway: bool = False
-) -> tuple[list[Comparison], int]:
-    """The comparisons with a verdict in each row that is no control; how many rows have a p.
+) -> list[Comparison]:
+    """The comparisons with a verdict in each row that is no control.
 
     The p of all of these are adjusted together. ``anyway``: also where `unlike` says that builds or
     tests cannot be judged by each other.
@@ -120,11 +120,11 @@ def decide_all(
         decided = tuple(
             msgspec.structs.replace(row, verdict=_verdict(it, next(left), max(judged, 1)))
             if it
-            else _exactly(row, why)
+            else _exactly(row, between.comparison.controls, why)
             for row, it in zip(between.comparison.rows, rows, strict=True)
         )
         comparisons.append(msgspec.structs.replace(between.comparison, rows=decided))
-    return comparisons, judged
+    return comparisons
 
 
 def moved(row: Row) -> float | None:
@@ -134,6 +134,12 @@ def moved(row: Row) -> float | None:
         return None
     one, other = (cell.exact for cell in found[1:])
     return math.log(other / one) if one > 0 and other > 0 else None
+
+
+def moved_instructions(row: Row) -> float:
+    """By how many instructions the shown median of a row moved; 0 also if none were counted."""
+    pair = row.metrics.get("instructions")
+    return float(pair.diff) if pair is not None and pair.diff is not None else 0.0
 
 
 def _times(row: Row) -> tuple[str, Cell, Cell] | None:
@@ -207,7 +213,7 @@ def _in(it: Judgement, pair: Pair) -> Interval | None:
     return Interval(*(middle * math.expm1(log) for log in effect))
 
 
-def _exactly(row: Row, withheld: str) -> Row:
+def _exactly(row: Row, controls: Sequence[Row], withheld: str) -> Row:
     """Where only instructions were counted: any difference is one, if it can be judged."""
     pair = row.metrics.get("instructions")
     if row.is_control or pair is None or pair.before is None or pair.after is None:
@@ -226,5 +232,10 @@ def _exactly(row: Row, withheld: str) -> Row:
     change = statistics.change_percent(before.exact, after.exact)
     exact = None if change is None else Interval(change, change, change)
     why = "runs of one build count unlike numbers" if kind == "unstable" else ""
+    # What is compiled otherwise where the pool has no part may be so in this loop, too.
+    by = max((abs(moved_instructions(control)) for control in controls), default=0.0)
+    if by and kind != "unstable" and abs(moved_instructions(row)) <= by:
+        behind = ", this did not" if kind == "same" else ""
+        kind, why = "inconclusive", f"a control moved by {by:.3f} instructions{behind}"
     said = Verdict(kind=kind, method="exact", why=why, percent=exact)
     return msgspec.structs.replace(row, verdict=said)

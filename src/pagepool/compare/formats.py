@@ -142,10 +142,9 @@ def summary(report: Report) -> str:
         for against, n in report.judged.items()
         if n
     )
-    both = " against each of the two" if report.series and all(report.judged.values()) else ""
     return (
         f"verdicts of {rows} at 95 % by Holm's rule: of 20 reports without a change at most one "
-        f"has any{both}; less than {margin_text(report.margin)} is the same"
+        f"has any; less than {margin_text(report.margin)} is the same"
     )
 
 
@@ -552,15 +551,20 @@ def _markdown(table: Grid) -> str:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"([|*_`<>\\])", r"\\\1", text) if re.search(r"[|*`<>\\]", text) else text
+    """Text as markdown shows it; an underscore within a word is no markup."""
+    return re.sub(r"[|*`<\\\[\]]|^>|(?<![^\W_])_+|_+(?![^\W_])", _escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\{char}" for char in found[0])
 
 
 def _lines(texts: list[str], form: Format) -> str:
     # `# ` is a comment in org, so that notes may stay when the table is pasted and exported.
     mark = {"org": "# ", "markdown": "- "}.get(form, "")
     lines = [clean(text) for text in texts]
-    if form == "markdown":  # a name from a log is no HTML
-        lines = [text.replace("&", "&amp;").replace("<", "&lt;") for text in lines]
+    if form == "markdown":  # a name from a log is neither HTML nor markup
+        lines = [_escape(text.replace("&", "&amp;")) for text in lines]
     return "".join(f"{mark}{text}\n" for text in lines)
 
 
@@ -630,6 +634,8 @@ class _Document(msgspec.Struct):
     margin: object
     warnings: object
     oddities: object
+    inputs: object
+    problems: object
 
 
 def to_json(report: Report) -> str:
@@ -642,5 +648,7 @@ def to_json(report: Report) -> str:
         report.margin,
         report.warnings,
         report.oddities,
+        report.inputs,
+        report.problems,
     )
     return msgspec.json.format(encoder.encode(document), indent=2).decode() + "\n"

@@ -245,7 +245,7 @@ def _finalize(value: object) -> object:
 def _page(report: Report, detail: Detail, measured: dict[Key, Measured]) -> Page:
     view = _View(report, detail, measured, _rows(report), formats.names(report), _Names())
     shared, builds = _builds(report)
-    notes = [*formats.notes_below(report), *(f"not compared: {it}" for it in report.failures)]
+    notes = [*formats.notes_below(report), *(it.text for it in report.problems)]
     controls = ""
     if report.series:
         notes += formats.series_notes(report)

@@ -105,7 +105,9 @@ class _Mail:
         self._command = command
         self._files = {
             printable(long): short
-            for long, short in short_files(side.file for side in report.sides).items()
+            for long, short in short_files(
+                [side.file for side in report.sides] + [it.file for it in report.inputs]
+            ).items()
             if printable(long) != short
         }
         self._tests = _Names()
@@ -325,7 +327,7 @@ class _Mail:
     def _warnings(self) -> list[str]:
         report = self._report
         several = len(report.comparisons) > 1
-        texts: list[str] = []
+        texts = [problem.text for problem in report.problems]
         if report.series:
             texts += formats.beware_of_steps(report)
         else:

@@ -154,13 +154,22 @@ class Comparison(msgspec.Struct, frozen=True):
         return any(n > 1 for n in self.runs)
 
 
+class Input(msgspec.Struct, frozen=True):
+    """One file: the labels of its builds that are compared, and why it could not be read."""
+
+    file: str
+    builds: tuple[str, ...] = ()
+    error: str | None = None
+
+
 class Report(msgspec.Struct, frozen=True):
     """All comparisons, what to beware of in single builds, and what the readers noticed.
 
-    ``judged``: how many rows had their p adjusted together; in a series those against the build
-    before, and by themselves those against the first. ``margin`` is what is no change. ``sides``
+    ``judged``: how many rows had their p adjusted together; in a series against the build before
+    and against the first. ``margin`` is what is no change. ``sides``
     are the builds in their order, ``builds`` the same with all that was measured. In a ``series``
-    each is compared with the one before and, from the third on, with the first.
+    each is compared with the one before and, from the third on, with the first. ``inputs`` are the
+    files, also those that could not be read.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -173,6 +182,18 @@ class Report(msgspec.Struct, frozen=True):
     judged: dict[Against, int] = {}
     margin: Margin = Margin()
     series: bool = False
+    inputs: tuple[Input, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Warn, ...]:
+        """What is missing in the report, and why: files that were not read, builds without a row.
+
+        What was read and is odd is in ``oddities``.
+        """
+        return (
+            *(Warn("not-read", f"not read: {it.error}") for it in self.inputs if it.error),
+            *(Warn("not-compared", f"not compared: {it}") for it in self.failures),
+        )
 
     def to_dicts(self) -> list[dict[str, object]]:
         """A dictionary for each comparison and row: ``pandas.DataFrame(report.to_dicts())``.
@@ -207,15 +228,16 @@ def compare(
     margin: Margin | None = None,
     controls: Sequence[str] = (),
     anyway: bool = False,
+    unread: Sequence[ResultsError] = (),
 ) -> Report:
     """Compare every build with the first. ``tests`` are globs on names; none means all.
 
     ``results`` are the sets that the builds come from, for their oddities and for the noise of
     the builds that are not compared. ``series``: with the one before as well. ``margin``: what
     is no change. ``controls``: globs of tests that do not touch what was changed, beside
-    `CONTROLS`. ``anyway``: verdicts also where builds are too unlike. Raises `ResultsError` when
-    nothing is left to compare; a single build that shares no test with the first is told in
-    ``failures``.
+    `CONTROLS`. ``anyway``: verdicts also where builds are too unlike. ``unread``: what could not
+    be read, to be told. Raises `ResultsError` when nothing is left to compare; a single build that
+    shares no test with the first is told in ``failures``.
     """
     counted = chosen
     chosen = with_times(chosen)
@@ -253,12 +275,20 @@ def compare(
     everything += [one.build for one in chosen]
     margin = margin or Margin()
     pool = decisions.Pool(everything)
-    comparisons: list[Comparison] = []
-    judged: dict[Against, int] = {}
-    for against, between in compared.items():
-        if between:
-            decided, judged[against] = decisions.decide_all(between, pool, margin, anyway=anyway)
-            comparisons += map(_with_one_run, decided)
+    # One family: that any row of the report is called without a change is what has the 5 %.
+    between = [one for of_kind in compared.values() for one in of_kind]
+    decided = decisions.decide_all(between, pool, margin, anyway=anyway)
+    comparisons = [_with_one_run(comparison) for comparison in decided]
+    judged = {
+        against: sum(
+            row.verdict is not None and row.verdict.p_adjusted is not None
+            for comparison in comparisons
+            if comparison.against == against
+            for row in comparison.rows
+        )
+        for against, found_ones in compared.items()
+        if found_ones
+    }
     warnings = _build_warnings(sides, groups, tests, [one.build for one in chosen])
     warnings += _counters(counted)
     oddities = tuple(
@@ -288,6 +318,17 @@ def compare(
         judged=judged,
         margin=margin,
         series=series,
+        inputs=_inputs(sides, unread),
+    )
+
+
+def _inputs(sides: Iterable[Side], unread: Iterable[ResultsError]) -> tuple[Input, ...]:
+    builds: dict[str, list[str]] = {}
+    for side in sides:
+        builds.setdefault(side.file, []).append(side.label)
+    return (
+        *(Input(file, tuple(labels)) for file, labels in builds.items()),
+        *(Input(error.where, error=str(error)) for error in unread),
     )
 
 
@@ -478,8 +519,9 @@ def _compare_pair(
     rows = [_row(key, names[key], before, after, metrics, controls) for key in selected]
     rows.sort(key=lambda row: row.is_control)
     # How far the controls moved matters most when they were not asked for.
+    figures = tuple(dict.fromkeys((*METRICS[:2], *metrics)))
     moved = tuple(
-        _row(key, names[key], before, after, METRICS[:2], controls)
+        _row(key, names[key], before, after, figures, controls)
         for key in shared
         if _is_control(key, controls)
     )
@@ -513,6 +555,10 @@ def _pair_warnings(
     if controls:
         moved = ", ".join(f"{row.name} {_moved(row)}" for row in controls)
         yield Warn("controls", f"controls, which do not touch the pool, moved: {moved}")
+    counted = [(row.name, by) for row in controls if (by := decisions.moved_instructions(row))]
+    if counted:
+        each = ", ".join(f"{name} {by:+.3f}" for name, by in counted)
+        yield Warn("control-instructions", f"controls moved by instructions: {each}")
     overlapping = [
         row.name
         for row in rows
@@ -606,7 +652,9 @@ def _judged(row: Row) -> list[Pair]:
 
 
 def _moved(row: Row) -> str:
-    for metric in reversed(METRICS):
+    # Times first: what instructions moved by is said by itself.
+    order: tuple[Metric, ...] = (*decisions.TIMES, "instructions")
+    for metric in order:
         pair = row.metrics.get(metric)
         if pair is not None and pair.change_percent is not None:
             return f"{pair.change_percent:+.1f} %"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The commands that runs were started with: recorded, or from the parameters in the input."""
+"""The commands that runs were started with: recorded, or from the parameters in the input.
+
+Our own runs record theirs. Where they did not (older files, runs from Python), it is not known:
+what the settings do not tell, such as which tests were left out, would be made up.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,13 @@ import shlex
 from typing import NamedTuple
 
 from pagepool.results.lines import clean
-from pagepool.results.model import Build, Machine, Run
+from pagepool.results.model import Build, Run
 
 #: Settings that are no parameter of a kernel module.
 _NO_PARAMETER = frozenset({"suite", "command", "tests", "runs", "cpus", "producers"})
 _RECORDED = "as recorded"
-#: Our suites whose options are their settings, and what these are called.
-_SUITES = {
-    "simple": {"loops": "--loops"},
-    "cross-cpu": {"loops": "--loops", "returning_cpus": "--returning-cpus"},
-    "storm": {"loops": "--loops", "producers": "--producers"},
-}
+#: What makes several runs by itself, also if nothing is said.
+_OWN = ("pagepool", "bench")
 
 
 class Commands(NamedTuple):
@@ -44,13 +44,10 @@ def commands(build: Build) -> Commands | None:
     for run in build.runs:
         if recorded := clean(run.settings.get("command", "")).strip():
             where, words = _RECORDED, _words(recorded)
-            has_runs = "runs" in run.settings or "--runs" in words
+            has_runs = "runs" in run.settings or "--runs" in words or words[:2] == _OWN
             lines: tuple[tuple[str, ...], ...] = (words,)
         elif "suite" in run.settings or "pagepool" in build.machine:
-            suite = _suite(build, run)
-            if suite is None:
-                return None
-            where, lines, has_runs = "on each build", (suite,), True
+            return None  # which design, which tests, mapped or not: settings alone do not say it
         else:
             module = _module(run)
             if module is None:
@@ -67,33 +64,11 @@ def commands(build: Build) -> Commands | None:
 def _words(recorded: str) -> tuple[str, ...]:
     """The words of a command as it was typed, with their quotes."""
     try:
+        if recorded.startswith("pagepool "):  # ours: nothing of it is for the shell to expand
+            return tuple(map(shlex.quote, shlex.split(recorded)))
         return tuple(shlex.split(recorded, posix=False))
     except ValueError:  # a quote that is not closed
         return tuple(recorded.split())
-
-
-def _suite(build: Build, run: Run) -> tuple[str, ...] | None:
-    options = _SUITES.get(run.settings.get("suite", ""))
-    if options is None:
-        return None
-    words = ["pagepool", "bench", run.settings["suite"]]
-    for setting, option in options.items():
-        if value := run.settings.get(setting):
-            words += [option, value]
-    words += ["--runs", str(len(build.runs))]
-    return tuple(map(shlex.quote, [*words, *_pool_options(build.machine)]))
-
-
-def _pool_options(machine: Machine) -> list[str]:
-    """What the pool was, as far as it is not what it is by itself."""
-    words = []
-    if (design := machine.get("design", "ring")) != "ring":
-        words += ["--design", design]
-    if machine.get("statistics") == "off":
-        words.append("--no-stats")
-    if machine.get("checked mode", "off") != "off":
-        words.append("--checked")
-    return words
 
 
 def _module(run: Run) -> str | None:
