@@ -1968,17 +1968,17 @@ static void run(unsigned flags, unsigned seed, struct counted *ret)
 	pp_provider_put(arena);
 }
 
-TEST(counts_as_a_plain_pool)
-{
 /* No threads here: what ThreadSanitizer or an emulator makes slow is told by fewer. */
-#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
-	const unsigned seeds = 2;
+#if defined(PP_TSAN) || !defined(__x86_64__)
+#define SEEDS 2
 #else
-	const unsigned seeds = 8;
+#define SEEDS 8
 #endif
 
+TEST(counts_as_a_plain_pool)
+{
 	listen();
-	for (unsigned seed = 1; seed <= seeds; seed++) {
+	for (unsigned seed = 1; seed <= SEEDS; seed++) {
 		unsigned tracking = seed % 2 ? 0 : PP_FLAG_NO_TRACKING;
 		struct counted plain;
 

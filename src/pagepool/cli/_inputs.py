@@ -59,8 +59,10 @@ def cut_short(oddities: Iterable[Oddity]) -> bool:
 
 def check_output(output: str | None, inputs: Iterable[str]) -> None:
     """Fails if an input would be overwritten by what is made of it."""
+    if output is None or output == "-":
+        return
     for one in inputs:
-        if output not in (None, "-") and one != "-" and same_file(str(output), one):
+        if one != "-" and same_file(output, one):
             fail(f"--output {output}: is one of the inputs; choose another file")
 
 

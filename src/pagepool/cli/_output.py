@@ -64,16 +64,16 @@ def write(text: str, path: str | None = None) -> None:
 
 def stdout_failed(error: OSError) -> NoReturn:
     """Standard output takes nothing, and not for want of a reader."""
-    _silence_stdout()
+    silence_stdout()
     fail(f"standard output: cannot write: {error.strerror or error}")
 
 
 def leave_quietly() -> NoReturn:
     """End as a program whose reader has seen enough: no message, and none at shutdown."""
-    _silence_stdout()
+    silence_stdout()
     sys.exit(READER_GONE)
 
 
-def _silence_stdout() -> None:
-    # The interpreter flushes stdout once more when it ends.
+def silence_stdout() -> None:
+    """What is still in the buffer goes nowhere: the interpreter flushes it once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pagepool.cli._bench import JsonFile, Progress, fact_lines, say
-from pagepool.cli._output import INTERRUPTED, READER_GONE
+from pagepool.cli._output import INTERRUPTED, READER_GONE, silence_stdout
 from pagepool.cli._recorded import recorded
 
 if TYPE_CHECKING:
@@ -79,12 +78,13 @@ class Session:
 
     def _output_gone(self, error: OSError) -> int:
         """Standard output takes no more. ``| head`` is a quiet end; the records are kept."""
+        status = READER_GONE
         if not isinstance(error, BrokenPipeError):
             say(f"standard output: {error.strerror or error}")
-        # What is still in the buffer must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 1
+        silence_stdout()
         self._write_json()
-        return READER_GONE if isinstance(error, BrokenPipeError) else 1
+        return status
 
     def _print(self, event: Event, bar: Progress) -> None:
         from pagepool import bench

@@ -117,10 +117,12 @@ def decide_all(
     left = iter(decisions)
     comparisons = []
     for between, rows, why in zip(compared, opened, whys, strict=True):
+        controls = between.comparison.controls
+        by = max((abs(moved_instructions(control)) for control in controls), default=0.0)
         decided = tuple(
             msgspec.structs.replace(row, verdict=_verdict(it, next(left), max(judged, 1)))
             if it
-            else _exactly(row, between.comparison.controls, why)
+            else _exactly(row, by, why)
             for row, it in zip(between.comparison.rows, rows, strict=True)
         )
         comparisons.append(msgspec.structs.replace(between.comparison, rows=decided))
@@ -213,8 +215,11 @@ def _in(it: Judgement, pair: Pair) -> Interval | None:
     return Interval(*(middle * math.expm1(log) for log in effect))
 
 
-def _exactly(row: Row, controls: Sequence[Row], withheld: str) -> Row:
-    """Where only instructions were counted: any difference is one, if it can be judged."""
+def _exactly(row: Row, controls: float, withheld: str) -> Row:
+    """Where only instructions were counted: any difference is one, if it can be judged.
+
+    ``controls``: by how many instructions a control moved at most.
+    """
     pair = row.metrics.get("instructions")
     if row.is_control or pair is None or pair.before is None or pair.after is None:
         return row
@@ -233,9 +238,8 @@ def _exactly(row: Row, controls: Sequence[Row], withheld: str) -> Row:
     exact = None if change is None else Interval(change, change, change)
     why = "runs of one build count unlike numbers" if kind == "unstable" else ""
     # What is compiled otherwise where the pool has no part may be so in this loop, too.
-    by = max((abs(moved_instructions(control)) for control in controls), default=0.0)
-    if by and kind != "unstable" and abs(moved_instructions(row)) <= by:
+    if controls and kind != "unstable" and abs(moved_instructions(row)) <= controls:
         behind = ", this did not" if kind == "same" else ""
-        kind, why = "inconclusive", f"a control moved by {by:.3f} instructions{behind}"
+        kind, why = "inconclusive", f"a control moved by {controls:.3f} instructions{behind}"
     said = Verdict(kind=kind, method="exact", why=why, percent=exact)
     return msgspec.structs.replace(row, verdict=said)

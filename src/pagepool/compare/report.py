@@ -165,11 +165,9 @@ class Input(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """All comparisons, what to beware of in single builds, and what the readers noticed.
 
-    ``judged``: how many rows had their p adjusted together; in a series against the build before
-    and against the first. ``margin`` is what is no change. ``sides``
-    are the builds in their order, ``builds`` the same with all that was measured. In a ``series``
-    each is compared with the one before and, from the third on, with the first. ``inputs`` are the
-    files, also those that could not be read.
+    ``margin`` is what is no change. ``sides`` are the builds in their order, ``builds`` the same
+    with all that was measured. In a ``series`` each is compared with the one before and, from the
+    third on, with the first. ``inputs`` are the files, also those that could not be read.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -179,10 +177,19 @@ class Report(msgspec.Struct, frozen=True):
     failures: tuple[str, ...] = ()
     sides: tuple[Side, ...] = ()
     builds: tuple[Build, ...] = ()
-    judged: dict[Against, int] = {}
     margin: Margin = Margin()
     series: bool = False
     inputs: tuple[Input, ...] = ()
+
+    @property
+    def judged(self) -> dict[Against, int]:
+        """How many rows had their p adjusted together; in a series by what they are against."""
+        judged: dict[Against, int] = {}
+        for comparison in self.comparisons:
+            verdicts = (row.verdict for row in comparison.rows)
+            adjusted = sum(it is not None and it.p_adjusted is not None for it in verdicts)
+            judged[comparison.against] = judged.get(comparison.against, 0) + adjusted
+        return judged
 
     @property
     def problems(self) -> tuple[Warn, ...]:
@@ -279,16 +286,6 @@ def compare(
     between = [one for of_kind in compared.values() for one in of_kind]
     decided = decisions.decide_all(between, pool, margin, anyway=anyway)
     comparisons = [_with_one_run(comparison) for comparison in decided]
-    judged = {
-        against: sum(
-            row.verdict is not None and row.verdict.p_adjusted is not None
-            for comparison in comparisons
-            if comparison.against == against
-            for row in comparison.rows
-        )
-        for against, found_ones in compared.items()
-        if found_ones
-    }
     warnings = _build_warnings(sides, groups, tests, [one.build for one in chosen])
     warnings += _counters(counted)
     oddities = tuple(
@@ -315,7 +312,6 @@ def compare(
         tuple(map(str, failures)),
         sides=tuple(sides),
         builds=tuple(one.build for one in chosen),
-        judged=judged,
         margin=margin,
         series=series,
         inputs=_inputs(sides, unread),
