@@ -437,8 +437,6 @@ def test_columns_that_name_no_build() -> None:
     text = f"| Test | ns | ns | diff |\n{head}| lock | 5.3 | 5.4 | 0.1 |\n"
     assert labelled(text) == {"column 1": ["lock None/5.300"], "column 2": ["lock None/5.400"]}
     with pytest.raises(ResultsError):
-        read(f"| ns | cycles | Test | x |\n{head}| 5.399 | 19 | lock | y |\n")
-    with pytest.raises(ResultsError):
         read(f"| Service | Size (M) | Threads | x |\n{head}| nginx | 120 | 4 | y |\n")
 
 
@@ -455,3 +453,165 @@ def test_what_kselftests_runner_puts_before_each_line() -> None:
         "no-softirq-page_pool01 11/4.337",
         "no-softirq-page_pool02 529/196.073",
     ]
+
+
+def both(*rows: str) -> str:
+    """A table of two builds: these rows below ``| test | before | after |``."""
+    head = "| test | before | after |\n|------|-------:|------:|\n"
+    return head + "".join(f"| {row} |\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "5.1", "5.1 ns", "5.1 (-4%)", "5.1 ns (-4%)", "5.1 (-4.0%)", "**5.1** ns (+28.3 %)",
+        "5.1 \u00b1 0.3", "5.1 +- 1", "5.1 +/- 0.5 ns", "5.1 ns \u00b1 2%", "5.1 (\u00b1 0.2)",
+        "5.1 (+0.2, +4 %)", "5.1 ns (4 % slower)", "5.1 (1.04x)", "5.1 -4%", "5.1\u00a0ns",
+        "5.1 [-0.2 ns]", "`5.1 ns`", "0.0051 us", "0.0051 \u00b5s", "0.0000051 ms", "5.1 ns/op",
+    ],
+)  # fmt: skip
+def test_what_people_add_to_a_figure(cell: str) -> None:
+    table = both(f"lock | 6.2 ns | {cell}").replace("before |", "before ns |", 1)
+    table = table.replace("after |", "after ns |", 1)
+    found = labelled(table)
+    assert found["before"] == ["lock None/6.200"]
+    assert found["after"][0] in ("lock None/5.100", "lock None/5.1000")
+    if cell[0] in "`*":
+        return  # without bars nobody writes so
+    aligned = f"test      before ns      after ns\n\nlock      6.2     {cell}\n"
+    assert labelled(aligned) == found
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["+0.2", "-4 %", "(-4%)", "4%", "+4.0%", "5.1 (0.2)", "5.1 (19)", "1.2k", "5.1 6.2", "5.1 GHz",
+     "1.04x", "x", "-", "", "5.1 s", "n/a", "(5.1)"],
+)  # fmt: skip
+def test_what_is_no_figure_of_time(cell: str) -> None:
+    table = both(f"lock | 6.2 | {cell}").replace("before |", "before ns |", 1)
+    table = table.replace("after |", "after ns |", 1)
+    assert labelled(table) == {"before": ["lock None/6.200"]}
+
+
+def test_units_beside_the_names_of_rows() -> None:
+    table = both(
+        "fast path (ns) | 5.1 | 5.4", "slow [cycles] | 190 | 200", "lock, x (us) | 1.5 | 2"
+    )
+    expected = {
+        "before": ["fast path None/5.100", "slow 190/None", "lock, x None/1500.000"],
+        "after": ["fast path None/5.400", "slow 200/None", "lock, x None/2000.000"],
+    }
+    expected = {
+        label: [it.replace("slow", "tasklet_page_pool03_slow") for it in of_it]
+        for label, of_it in expected.items()
+    }
+    assert labelled(table) == expected
+    aligned = (
+        "test              before    after\n"
+        "fast path (ns)       5.1      5.4\n"
+        "slow [cycles]        190      200\n"
+        "lock, x (us)         1.5        2\n"
+    )
+    assert labelled(aligned) == expected
+    # Beside the names of all.
+    assert labelled(both("lock | 5.1 | 5.4").replace("test", "test (ns)")) == {
+        "before": ["lock None/5.100"],
+        "after": ["lock None/5.400"],
+    }
+    # What is counted, or has no title, is no time.
+    table = "| test (ns) | before | loops | |\n|---|---|---|---|\n| lock | 5.1 | 1000 | 7 |\n"
+    assert labelled(table) == {"before": ["lock None/5.100"]}
+
+
+def test_both_figures_of_a_test_below_each_other() -> None:
+    rows = ["lock (cycles) | 37 | 38", "lock (ns) | 10.4 | 10.7"]
+    expected = {"before": ["lock 37/10.400"], "after": ["lock 38/10.700"]}
+    for order in (rows, rows[::-1]):
+        assert labelled(both(*order)) == expected
+    results = read(both(*rows, *rows))  # said twice they are two runs
+    assert [len(build.runs) for build in results.builds] == [2, 2]
+
+
+def test_units_in_the_cells_only() -> None:
+    expected = {"old": ["lock None/5.100", "x 19/None"], "v2": ["lock None/5.400", "x 20/None"]}
+    bars = "| | old | v2 |\n|-|-|-|\n| lock | 5.1 ns | 5.4 ns |\n| x | 19 cycles | 20 cycles |\n"
+    assert labelled(bars) == expected
+    blanks = "           old         v2\nlock      5.1 ns     5.4 ns\nx   19 cycles   20 cycles\n"
+    assert labelled(blanks) == expected
+    assert labelled("> " + blanks.replace("\n", "\n> ") + "\n") == expected
+    # A column without a title beside others: who knows what it is?
+    bars = "| test | old | |\n|-|-|-|\n| lock | 5.1 ns | 0.3 ns |\n"
+    assert labelled(bars) == {"old": ["lock None/5.100"]}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        # A sentence is no head.
+        "we measured this:\nold 5.1 ns 5.4 ns\n",
+        "That gives us\nfoo 12 13\n",
+        # Which figure is which?
+        "| test | cycles (ns) |\n|---|---|\n| lock | 19 |\n",
+        "| test | cycles (ns) |\n|---|---|\n| lock | 19 (5.399) |\n",
+        "| Service | Size | Threads |\n|---|---|---|\n| nginx | 120M | 4 |\n",
+        "| a | b | ns |\n|---|---|---|\n| 4 | 5 | 12 % |\n",
+        # Two columns that may have the names, and one that has only their numbers.
+        "| ns | who | what |\n|---|---|---|\n| 5.1 | lock | fast |\n",
+        "| threads | test | ns |\n|---|---|---|\n| 4 | lock | 5.1 |\n",
+        both("lock | 5.1 | 5.4"),
+    ],
+)
+def test_tables_that_leave_a_doubt(table: str) -> None:
+    with pytest.raises(ResultsError, match="no results"):
+        read(table)
+
+
+def test_what_is_computed_is_no_figure() -> None:
+    for title in ("diff", "change", "v2 - old", "v2/old", "v2 vs old", "delta (ns)", "\u0394 ns"):
+        table = f"| test | old | v2 | {title} |\n|-|-|-|-|\n| lock | 5.1 ns | 5.4 ns | 0.3 ns |\n"
+        assert list(labelled(table)) == ["old", "v2"], title
+    for row in ("diff | 0.3 | 0.2", "% | 4 | 3", "change (%) | 4 | 3", "Std dev | 0.1 | 0.2"):
+        table = f"| | fast_path (ns) | slow (ns) |\n|-|-|-|\n| old | 5.1 | 66 |\n| {row} |\n"
+        assert list(labelled(table)) == ["old"], row
+    # The whole measurement beside one operation, and the slowest of many.
+    table = "| test | ns | time (ms) | p99 (us) |\n|-|-|-|-|\n| lock | 5.1 | 510 | 3 |\n"
+    assert labelled(table) == {"log": ["lock None/5.100"]}
+
+
+def test_factors_are_those_of_rates() -> None:
+    text = (
+        "| case | before (pps) | after (pps) |\n|-|-|-|\n| drop | 1.2k | 1.25M |\n"
+        "\n\n| | old | new |\n|-|-|-|\n| XDP_DROP | 19M | 20.5M (+8 %) |\n| RSS | 19M | 20M |\n"
+    )
+    assert [(record.name, record.pps) for record in records(text)] == [
+        ("drop", 1_200), ("drop", 1_250_000), ("XDP_DROP", 19_000_000), ("XDP_DROP", 20_500_000),
+    ]  # fmt: skip
+
+
+def test_names_in_another_column() -> None:
+    expected = {"log": ["lock 37/10.400", "x 19/5.400"]}
+    for text in (
+        "| # | Test | cycles | ns |\n|-|-|-|-|\n| 1 | lock | 37 | 10.4 |\n| 2 | x | 19 | 5.4 |\n",
+        "| cycles | ns | test |\n|-|-|-|\n| 37 | 10.4 | lock |\n| 19 | 5.4 | x |\n",
+        "| ns | cycles | what |\n|-|-|-|\n| 10.4 | 37 | lock |\n| 5.4 | 19 | x |\n",
+        "| cycles | ns | Test | x |\n|-|-|-|-|\n| 37 | 10.4 | lock | y |\n| 19 | 5.4 | x | z |\n",
+    ):
+        assert labelled(text) == expected, text
+    rows = "| 6.1 | lock | 10.4 |\n| | x | 5.4 |\n| 6.2 | lock | 10.5 |\n| | x | 5.5 |\n"
+    assert labelled(f"| kernel | test | ns |\n|-|-|-|\n{rows}") == {
+        "6.1": ["lock None/10.400", "x None/5.400"],
+        "6.2": ["lock None/10.500", "x None/5.500"],
+    }
+    rows = "| lock | old | 10.4 |\n| lock | new | 10.5 |\n"
+    assert labelled(f"| test | build | ns |\n|-|-|-|\n{rows}") == {
+        "old": ["lock None/10.400"],
+        "new": ["lock None/10.500"],
+    }
+
+
+def test_what_a_table_without_units_lacks() -> None:
+    expected = r"line 3 needs cycles, ns, \.\.\. in its head, its rows' names or its cells"
+    with pytest.raises(ResultsError, match=expected):
+        read(both("lock | 5.1 | 5.4"))
+    with pytest.raises(ResultsError, match="the table at line 2 needs"):
+        read("test       before    after\nfast_path   37   10.4\n")

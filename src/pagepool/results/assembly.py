@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
 from pagepool.results import copies, headings
 from pagepool.results.model import (
     SHORT_PERIOD,
@@ -37,6 +39,8 @@ HEADING_REACH = 40
 #: some 0.1 %; the nominal speeds of two differ by a step of 100 MHz, 2.5 % and more.
 CLOCK_TOLERANCE = 0.02
 
+#: Rows of a table in which the other figure of a test is looked for.
+_ROWS = 40
 #: Of a section's title, where nothing else names a build.
 _MAX_HEADLINE = 40
 
@@ -138,6 +142,26 @@ class Stream:
         if is_new:
             self.beside, self.beside_of = {}, block
         return is_new
+
+    def complete(self, record: Record, block: int) -> bool:
+        """Whether a row of the table at ``block`` is the other figure of a row above it, and only
+        completes its record: ``fast path (ns)`` after ``fast path (cycles)``."""
+        run = self.run
+        if run is None or self.new_run or not run.is_said or run.block != block:
+            return False
+        for at in range(len(run.records) - 1, max(len(run.records) - _ROWS, 0) - 1, -1):
+            one = run.records[at]
+            if one.key != record.key:
+                continue
+            cycles = [it.printed_cycles for it in (one, record) if it.printed_cycles is not None]
+            ns = [it.printed_ns for it in (one, record) if it.printed_ns is not None]
+            if len(cycles) != 1 or len(ns) != 1:
+                return False
+            run.records[at] = msgspec.structs.replace(
+                one, printed_cycles=cycles[0], printed_ns=ns[0]
+            )
+            return True
+        return False
 
     def head(self, heading: headings.Heading, line: int, at: int) -> None:
         """What stands below is under this heading."""

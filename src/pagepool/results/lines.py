@@ -18,11 +18,17 @@ _BLOCK = 4 << 10
 #: Lines of a skipped block that are kept to look back at.
 _TAIL = 10
 
-_QUOTE = re.compile(r"(?:[ \t]{0,3}>)+")
-_BAR = re.compile(r"[ \t]{0,3}\|(?=[ \t]|$)")
+#: What is a blank; of some mailers it is one that does not break.
+BLANK = r"[ \t\xa0]"
+_QUOTE = re.compile(rf"(?:{BLANK}{{0,3}}>)+")
+_BAR = re.compile(rf"{BLANK}{{0,3}}\|(?={BLANK}|$)")
 #: Colours of ``dmesg --color=always``, and what else a terminal capture leaves behind.
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]+")
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff"
+    # Marks, overrides and isolates of writing from right to left: they turn what stands beside.
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+"
+)
 
 _DATE = (
     r"(?:(?:[A-Z][a-z]{2}[ ]+)?[A-Z][a-z]{2}[ ]+\d{1,2}[ ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[ ]\d{4})?"

@@ -9,15 +9,25 @@ no table without a unit or a test's name in its head, so other tables of a mail 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
 
 from pagepool.results import headings, names
-from pagepool.results.lines import clean
+from pagepool.results.cells import (
+    CHANGE,
+    Cell,
+    Unit,
+    cell,
+    is_computed,
+    nanoseconds,
+    trailing,
+    unit_of,
+    unit_of_name,
+)
+from pagepool.results.lines import BLANK, clean
 from pagepool.results.model import Record
-
-Unit: TypeAlias = Literal["cycles", "ns", "pps", "skip", ""]
 
 #: More columns are no table that a person wrote.
 _MAX_COLUMNS = 40
@@ -25,25 +35,32 @@ _MAX_COLUMNS = 40
 _REACH = 5
 _HEAD_ROWS = 4
 
-_UNITS: dict[str, tuple[Unit, int]] = {
-    **dict.fromkeys(("cycles", "cycle", "cyc", "cycles(tsc)"), ("cycles", 1)),
-    **dict.fromkeys(("ns", "nsec", "nsecs", "nanosec", "nanosecs"), ("ns", 1)),
-    **dict.fromkeys(("nanosecond", "nanoseconds", "ns/elem", "ns/op", "ns/page"), ("ns", 1)),
-    **dict.fromkeys(("pps", "pkt/s", "pkts/s", "packets/s", "packets/sec"), ("pps", 1)),
-    **dict.fromkeys(("kpps",), ("pps", 10**3)),
-    **dict.fromkeys(("mpps", "mpkt/s"), ("pps", 10**6)),
-    **dict.fromkeys(("%", "percent", "diff", "diff%", "delta", "change", "ratio"), ("skip", 1)),
-    **dict.fromkeys(("speedup", "improvement", "instr", "verdict", "runs", "gain"), ("skip", 1)),
-    **dict.fromkeys(("min..max", "min", "max", "stddev", "stdev"), ("skip", 1)),
-}
 #: Say nothing of whose figures a column has.
-_NO_LABELS = frozenset({"avg", "average", "mean", "median", "time", "cpu", "cost", "per", "elem"})
+_NO_LABELS = frozenset(
+    {"avg", "average", "mean", "median", "time", "cpu", "cost", "per", "elem", "latency",
+     "operation", "op", "p50", "50th"}
+)  # fmt: skip
 _RULE = re.compile(r":?-*:?|=*")
 _WORD = re.compile(r"[^\s|`*]+")
-_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{1,9})?")
-_CELL = re.compile(
-    rf"[`*=~]*(?P<number>{_NUMBER.pattern})\s*(?P<unit>ns|cycles|[KM]?pps|M|%)?[`*=~]*"
+#: ``time(ns)``: a unit that nothing divides from its word.
+_ATTACHED = re.compile(r"(?P<word>[^()\[\]]+)[(\[](?P<unit>[^()\[\]]+)[)\]]:?")
+#: An English word, too: where it may be one it is a unit only in brackets.
+_AMBIGUOUS = frozenset({"us"})
+#: Titles of the columns of names, of builds, and of mere numbers of rows.
+_NAMES = frozenset(
+    {"test", "tests", "test name", "name", "benchmark", "bench", "case", "test case", "testcase",
+     "workload", "function", "operation"}
+)  # fmt: skip
+_BUILDS = frozenset(
+    {"kernel", "kernel version", "build", "version", "branch", "tree", "commit", "patch", "series"}
 )
+_ORDINALS = frozenset({"", "#", "no", "no.", "nr", "nr.", "id", "run", "idx", "index"})
+#: Of columns that are none of times or rates, where a unit stands only beside the names.
+_OTHERS = frozenset(
+    {"loops", "loop", "count", "counts", "iterations", "iter", "n", "nr", "samples", "size",
+     "threads", "cpus", "order", "bytes", "pages", "batch", "step", "packets", "date", "kernel"}
+)  # fmt: skip
+_DIFFERENCE = re.compile(r"(?P<one>.+?)\s*[-/\u2212]\s*(?P<other>.+)")
 _SPACED = re.compile(r"\S+(?: \S+)*")
 _GLOB = re.compile(r"\(?([\w*-]*\*[\w*-]*)\)?")
 _DASHED = re.compile(r"(?P<cycles>\d{1,18})\s+cycles\(tsc\)(?:\s+(?P<ns>\d{1,18}\.\d{1,9})\s+ns)?")
@@ -58,13 +75,22 @@ class Column(NamedTuple):
     unit: Unit
     scale: int = 1
     test: str = ""
+    has_title: bool = True
 
 
 class Head(NamedTuple):
-    """The columns beside the names, and what the head says of these (``tasklet_*``)."""
+    """The columns beside the names, and what the head says of these (``tasklet_*``).
+
+    ``unit`` and ``scale`` are those of columns that have none. ``name`` and ``build`` are the
+    places of these two in a row with bars; ``build`` may be nowhere (-1).
+    """
 
     columns: tuple[Column, ...]
     glob: str = ""
+    unit: Unit = ""
+    scale: int = 1
+    name: int = 0
+    build: int = -1
 
     @property
     def is_turned(self) -> bool:
@@ -77,14 +103,8 @@ class Entry(NamedTuple):
 
     label: str
     record: Record
-
-
-class Cell(NamedTuple):
-    """A number as it is written, and the unit beside it."""
-
-    number: str
-    unit: Unit = ""
-    scale: int = 1
+    #: The row has one of its figures: another row may have the other one.
+    is_part: bool = False
 
 
 @dataclass(slots=True)
@@ -97,6 +117,9 @@ class Table:
     _head: Head | None = None
     _rows: list[list[tuple[int, int, str]]] = field(default_factory=list)
     _dashes: list[str] = field(default_factory=list)
+    _carried: tuple[str, str] = ("", "")
+    #: The first line of a table whose figures have no unit; 0: there was none.
+    unitless: int = 0
 
     def bar(self, number: int, text: str) -> list[Entry] | None:
         """A line that begins with a bar: the records of a row; ``None``: it is of no table."""
@@ -108,14 +131,28 @@ class Table:
         self._last = number
         if all(_RULE.fullmatch(content) for _, _, content in cells):
             return []
-        values = [_cell(content) for _, _, content in cells[1:]]
-        if not any(values):
-            if self._head is None and len(self._rows) < _HEAD_ROWS:
-                self._rows.append(cells)
-            return []
+        values = [cell(content) for _, _, content in cells]
         if self._head is None:
+            if not _is_row(self._rows, values):
+                if len(self._rows) < _HEAD_ROWS:
+                    self._rows.append(cells)
+                return []
             self._head = _bar_head(self._rows, cells)
-        return _entries(self._head, _plain(cells[0][2]), values)
+        return self._bar_row(self._head, [_plain(content) for _, _, content in cells], values)
+
+    def _bar_row(self, head: Head, texts: list[str], values: list[Cell | None]) -> list[Entry]:
+        """The records of a row with bars."""
+        if max(head.name, head.build) >= len(texts):
+            return []
+        name, build = texts[head.name], texts[head.build] if head.build >= 0 else ""
+        if head.build >= 0:  # what stands once is meant for the rows below it
+            name, build = name or self._carried[0], build or self._carried[1]
+            self._carried = (name, build)
+        figures = [it for at, it in enumerate(values) if at not in (head.name, head.build)]
+        entries = _entries(head, name, figures)
+        if not entries and not self.unitless and _has_no_unit(head, figures):
+            self.unitless = self.first
+        return [it._replace(label=build) for it in entries] if build else entries
 
     def aligned(
         self, number: int, text: str, above: Callable[[], Sequence[tuple[int, str]]]
@@ -124,22 +161,29 @@ class Table:
 
         ``above`` gives the lines above it with their numbers, nearest first.
         """
-        row = _aligned_cells(text)
+        row = trailing(text, _MAX_COLUMNS)
         if row is None:
             return None
         name, cells = row
-        head = self._head
-        if self._is_bar or head is None or number - self._last > _REACH:
-            found = _aligned_head(above(), cells, name)
+        if self._is_bar or self._head is None or number - self._last > _REACH:
+            found = None
+            for some in _without_changes(cells):
+                found = _aligned_head(above(), some, name)
+                if found is not None:
+                    break
             if found is None:
+                if not self.unitless and names.is_test(name):
+                    self.unitless = number
                 return None
-            self.first, head = found
-            self._is_bar, self._rows, self._head = False, [], head
+            self.first, self._head = found
+            self._is_bar, self._rows = False, []
+        head = self._head
         width = len(head.columns)
+        cells = next((some for some in _without_changes(cells) if _fits(head, some)), cells)
         if len(cells) > width:  # a name may end in a number
-            spare = " ".join(cell.number for cell in cells[:-width] if cell)
+            spare = " ".join(it.number for it in cells[:-width] if it)
             name, cells = f"{name} {spare}", cells[-width:]
-        if len(cells) != width or (name.isdecimal() and not head.is_turned):
+        if not _fits(head, cells) or (name.isdecimal() and not head.is_turned):
             return None
         self._last = number
         return _entries(head, name, cells) or None
@@ -171,7 +215,7 @@ class Table:
 def layout(raw: str, quoted: int) -> str:
     """A line below its quote marks, tabs expanded, so that columns stand where they stood."""
     if quoted:
-        marks = re.match(rf"(?:[ \t]{{0,3}}>){{1,{quoted}}} ?", raw)
+        marks = re.match(rf"(?:{BLANK}{{0,3}}>){{1,{quoted}}}[ \xa0]?", raw)
         raw = raw[marks.end() :] if marks else raw
     return clean(raw.expandtabs(8)).rstrip()
 
@@ -198,38 +242,13 @@ def _plain(text: str) -> str:
     return text.strip("`*=~ ")
 
 
-def _cell(text: str) -> Cell | None:
-    match = _CELL.fullmatch(text)
-    if match is None:
-        return None
-    suffix = (match["unit"] or "").lower()
-    unit, scale = _UNITS.get("mpps" if suffix == "m" else suffix, ("", 1))
-    return Cell(match["number"].replace(",", ""), unit, scale)
-
-
-def _aligned_cells(text: str) -> tuple[str, list[Cell | None]] | None:
-    """Name and cells of a row: from its end to the left, as far as there are numbers."""
-    words = text.split()
-    if not 2 <= len(words) <= 2 * _MAX_COLUMNS:
-        return None
-    cells: list[Cell | None] = []
-    unit = ""
-    while len(words) > 1:
-        word = words[-1]
-        if not unit and word in ("ns", "cycles", "pps", "Mpps", "Kpps", "%"):
-            unit = word
-        elif word == "-" and not unit:
-            cells.append(None)
-        elif (cell := _cell(word + unit)) is not None:
-            cells.append(cell)
-            unit = ""
-        else:
-            break
-        words.pop()
-    if unit or not any(cells):
-        return None
-    cells.reverse()
-    return " ".join(words), cells
+def _without_changes(cells: list[Cell | None]) -> Iterator[list[Cell | None]]:
+    """The cells of a row; and those but for changes, which need no column of their own."""
+    yield cells
+    if CHANGE in cells:
+        yield [it for it in cells if it is not CHANGE]
+    if any(it is not None and it.unit == "skip" for it in cells):
+        yield [it for it in cells if it is None or it.unit != "skip"]
 
 
 def _dashed_cells(text: str) -> tuple[int, list[tuple[int, str | None]]]:
@@ -244,39 +263,72 @@ def _dashed_cells(text: str) -> tuple[int, list[tuple[int, str | None]]]:
 # Heads
 
 
-def _column(titles: Sequence[str]) -> Column:
-    """What a column is, of its own titles from the top down."""
+def _column(titles: Sequence[str], is_prose: bool = False) -> Column:
+    """What a column is, of its own titles from the top down.
+
+    ``is_prose``: the words may be those of a sentence, where ``us`` is no unit.
+    """
     unit: Unit = ""
     scale = 1
     label: list[str] = []
     for title in titles:
+        here: set[Unit] = set()
         for word in _WORD.findall(title):
-            known = _UNITS.get(word.lower()) or _UNITS.get(word.lower().strip("()[],:"))
+            bare, known = _known(word)
+            if is_prose and word.lower() in _AMBIGUOUS:
+                bare, known = word, None
             if known is not None:
+                here.add(known[0])
                 if unit != "skip":
                     unit, scale = known
-            elif word.strip("()[],:") not in label and word.lower().strip("()") not in _NO_LABELS:
-                label.append(word.strip("()[],:"))
-    text = " ".join(filter(None, label))
+            if bare and bare not in label and bare.lower() not in _NO_LABELS:
+                label.append(bare)
+        if {"cycles", "ns"} <= here:
+            unit = "skip"  # two figures in a cell: which is which?
+    text = " ".join(label)
     if names.is_test(text):
         return Column("", unit, scale, names.full_name(text))
-    return Column(text, unit, scale)
+    return Column(text, unit, scale, has_title=any(title.strip() for title in titles))
 
 
-def _columns(titles: Sequence[Sequence[str]]) -> tuple[Column, ...]:
+def _known(word: str) -> tuple[str, tuple[Unit, int] | None]:
+    """What a word of a title is: a label (may be empty), a unit, or both (``before(ns)``)."""
+    known = unit_of(word) or unit_of(word.strip("()[],:"))
+    if known is not None:
+        return "", known
+    if (match := _ATTACHED.fullmatch(word)) is not None:
+        known = unit_of(match["unit"])
+        if known is not None:
+            return match["word"], known
+    return word.strip("()[],:"), None
+
+
+def _columns(titles: Sequence[Sequence[str]], is_prose: bool = False) -> tuple[Column, ...]:
     """All of them, each with its titles from the top down."""
     columns: list[Column] = []
     carried: Column | None = None
     for one in titles:
-        column = _column(one)
+        column = _column(one, is_prose)
         if column.unit not in ("", "skip"):
             # `Cycles` may stand above the first of its columns only; a unit in the lowest row is
             # that column's alone.
-            carried = None if _column(one[-1:]).unit else column
+            carried = None if _column(one[-1:], is_prose).unit else column
         elif carried is not None and not column.unit and not column.test:
             column = column._replace(unit=carried.unit, scale=carried.scale)
         columns.append(column)
-    return tuple(_apart(columns))
+    return tuple(_apart(list(_left_out(columns))))
+
+
+def _left_out(columns: Sequence[Column]) -> Iterator[Column]:
+    """The columns; those of ``after - before``, and totals in ms beside ns, are not read."""
+    labels = {it.label for it in columns}
+    is_fine = any(it.unit == "cycles" or (it.unit == "ns" and it.scale == 1) for it in columns)
+    for column in columns:
+        match = _DIFFERENCE.fullmatch(column.label)
+        is_computed = match is not None and {match["one"], match["other"]} <= labels
+        if is_computed or (is_fine and column.unit == "ns" and column.scale != 1):
+            column = column._replace(unit="skip")
+        yield column
 
 
 def _apart(columns: Sequence[Column]) -> list[Column]:
@@ -293,22 +345,70 @@ def _apart(columns: Sequence[Column]) -> list[Column]:
     return found
 
 
-def _bar_head(
-    rows: Sequence[list[tuple[int, int, str]]], first: list[tuple[int, int, str]]
-) -> Head:
+_Row: TypeAlias = list[tuple[int, int, str]]
+
+
+def _is_row(rows: Sequence[_Row], values: Sequence[Cell | None]) -> bool:
+    """Whether a row is the first below its head: a number beside the names, or left of them."""
+    if any(values[1:]):
+        return True
+    same = [row for row in rows if len(row) == len(values)]
+    return values[0] is not None and bool(same) and _has_unit(_plain(same[-1][0][2]))
+
+
+def _has_unit(title: str) -> bool:
+    return _is_time(_column([title]).unit)
+
+
+def _bar_head(rows: Sequence[_Row], first: _Row) -> Head:
     """The head of a table with bars: its rows above the first row of numbers."""
+    name, build = _name_and_build(rows, first)
+    if name < 0:
+        return Head(())
+
+    def turned(row: _Row) -> _Row:
+        """A row with its name in front, and without its build."""
+        if len(row) != len(first) or (name, build) == (0, -1):
+            return row
+        return [row[name], *(it for at, it in enumerate(row) if at not in (name, build))]
+
+    rows, first = [turned(row) for row in rows], turned(first)
     titles: list[list[str]] = [[] for _ in first[1:]]
     for depth, row in enumerate(rows):
         is_last = depth == len(rows) - 1
         for index, title in enumerate(_spread(row, first, carry=not is_last)):
             titles[index].append(title)
     glob = next((m[1] for row in rows if (m := _GLOB.fullmatch(_plain(row[0][2])))), "")
-    return Head(_columns(titles), glob)
+    columns = _columns(titles)
+    if build >= 0 and any(it.label and _is_time(it.unit) for it in columns):
+        return Head(())  # builds in rows and in columns
+    corner = _column([_plain(row[0][2]) for row in rows], is_prose=True)
+    return Head(columns, glob, corner.unit, corner.scale, name, build)
 
 
-def _spread(
-    row: list[tuple[int, int, str]], first: list[tuple[int, int, str]], carry: bool
-) -> list[str]:
+def _name_and_build(rows: Sequence[_Row], first: _Row) -> tuple[int, int]:
+    """Which columns have names and builds (-1: none has); a name of -1: who knows."""
+    same = [row for row in rows if len(row) == len(first)]
+    titles = [_plain(content).lower().rstrip(":") for _, _, content in same[-1]] if same else []
+    texts = [at for at, it in enumerate(first) if it[2] not in ("", "-") and cell(it[2]) is None]
+    if not titles:
+        return 0, -1
+    named = [at for at in texts if titles[at] in _NAMES]
+    builds = [at for at, title in enumerate(titles) if title in _BUILDS]
+    build = builds[0] if len(builds) == 1 else -1
+    if build == 0 and len(named) == 1:
+        return named[0], 0
+    if texts and texts[0] == 0:
+        return 0, build if build > 0 else -1
+    if _has_unit(titles[0]):
+        found = named if len(named) == 1 else texts
+        return (found[0], build if build != found[0] else -1) if len(found) == 1 else (-1, -1)
+    if not named:
+        return 0, -1
+    return (named[0], build) if len(named) == 1 and titles[0] in _ORDINALS else (-1, -1)
+
+
+def _spread(row: _Row, first: _Row, carry: bool) -> list[str]:
     """The titles of one row of a head, one for each column of numbers."""
     width, above = len(first) - 1, [_plain(content) for _, _, content in row[1:]]
     if len(above) == width:
@@ -336,15 +436,24 @@ def _aligned_head(
             continue
         upper = texts[index + 1][1] if index + 1 < len(texts) else ""
         head = _head_of_units(text, upper, len(cells)) or _head_of_titles(text, upper, cells, name)
-        if head is not None:
+        if head is not None and _fits(head, cells):
             return number, head
     return None
+
+
+def _fits(head: Head, cells: Sequence[Cell | None]) -> bool:
+    """Whether there is a column for each cell, and none of times or rates for a percentage."""
+    has_units = any(_is_time(column.unit) for column in head.columns)
+    return len(cells) == len(head.columns) and all(
+        it is None or it.unit != "skip" or column.unit == "skip" or (not column.unit and has_units)
+        for column, it in zip(head.columns, cells, strict=True)
+    )
 
 
 def _head_of_units(text: str, upper: str, width: int) -> Head | None:
     """``cycles nanosec cycles nanosec``, and above it what each pair is of."""
     words = text.split()
-    if len(words) != width or not all(word.lower() in _UNITS for word in words):
+    if len(words) != width or not all(unit_of(word) for word in words):
         return None
     groups, seen = 0, set[str]()
     numbers = []
@@ -360,7 +469,7 @@ def _head_of_units(text: str, upper: str, width: int) -> Head | None:
         labels = [f"column {n + 1}" if groups > 1 else "" for n in range(groups)]
     return Head(
         tuple(
-            Column(labels[number], *_UNITS[word.lower()])
+            Column(labels[number], *(unit_of(word) or ("skip", 1)))
             for word, number in zip(words, numbers, strict=True)
         )
     )
@@ -369,20 +478,35 @@ def _head_of_units(text: str, upper: str, width: int) -> Head | None:
 def _head_of_titles(text: str, upper: str, cells: Sequence[Cell | None], name: str) -> Head | None:
     """``fast_path ptr_ring slow``, or ``test  before ns  after ns  diff``."""
     width = len(cells)
-    for titles in (re.split(r"\s{2,}", text.strip()), text.split()):
+    for is_prose, titles in ((False, re.split(r"\s{2,}", text.strip())), (True, text.split())):
         glob = _GLOB.fullmatch(titles[0])
-        if len(titles) == width + 1:
+        corner = titles[0] if len(titles) == width + 1 else ""
+        if corner:
             titles = titles[1:]
-        if len(titles) != width or any(_cell(title) for title in titles):
+        if len(titles) != width or any(cell(title) for title in titles):
             continue
         tops = _tops(upper, text, titles)
-        columns = _columns([[top, title] for top, title in zip(tops, titles, strict=True)])
+        pairs = [[top, title] for top, title in zip(tops, titles, strict=True)]
+        columns = _columns(pairs, is_prose)
         tests = sum(bool(column.test) for column in columns)
         if tests == width and (_ORDINAL.fullmatch(name) or _VERSION.fullmatch(name)):
             return Head(columns)
-        if width > 1 and not tests and any(it.unit not in ("", "skip") for it in columns):
+        if width < 2 or tests:
+            continue
+        if any(it.unit not in ("", "skip") for it in columns):
             return Head(columns, glob[1] if glob else "")
+        unit = _column([corner], is_prose=True)
+        if not is_prose and (
+            _is_time(unit.unit)
+            or _is_time(unit_of_name(name)[1])
+            or all(_is_time(it.unit) for it in cells if it and it is not CHANGE)
+        ):
+            return Head(columns, glob[1] if glob else "", unit.unit, unit.scale)
     return None
+
+
+def _is_time(unit: Unit) -> bool:
+    return unit in ("cycles", "ns", "pps")
 
 
 def _tops(upper: str, text: str, titles: Sequence[str]) -> list[str]:
@@ -391,7 +515,7 @@ def _tops(upper: str, text: str, titles: Sequence[str]) -> list[str]:
     units = [
         (start, part)
         for start, part in parts
-        if all(word.lower().strip("()") in _UNITS for word in part.split())
+        if all(unit_of(word.strip("()")) for word in part.split())
     ]
     if not units or len(upper) > 200:
         return [""] * len(titles)
@@ -408,46 +532,80 @@ def _tops(upper: str, text: str, titles: Sequence[str]) -> list[str]:
 
 def _entries(head: Head, name: str, cells: Sequence[Cell | None]) -> list[Entry]:
     """The records of one row."""
-    if len(cells) != len(head.columns) or not name or len(name) > 120:
+    if len(cells) != len(head.columns) or not name or len(name) > 120 or is_computed(name):
         return []
-    if not head.is_turned and not name.isdecimal() and _CELL.fullmatch(name):
-        return []  # a figure: the names stand elsewhere
     if head.is_turned:
         label = "" if _ORDINAL.fullmatch(name) else name.rstrip(":")
         return [
             Entry(label, record)
-            for column, cell in zip(head.columns, cells, strict=True)
-            if cell and column.test and (record := _record(column.test, [(column, cell)]))
+            for column, it in zip(head.columns, cells, strict=True)
+            if it and column.test and (record := _record(column.test, [_figure(column, it)]))
         ]
-    groups: dict[str, list[tuple[Column, Cell]]] = {}
-    for column, cell in zip(head.columns, cells, strict=True):
-        if cell is not None and column.unit != "skip":
-            groups.setdefault(column.label, []).append((column, cell))
+    name, unit, scale = unit_of_name(name)
+    if unit == "skip" or (not name.isdecimal() and cell(name)):
+        return []  # of percentages; a figure: the names stand elsewhere
+    is_part, is_rate = bool(unit), name.startswith("XDP_")
+    if not unit:
+        unit, scale = head.unit, head.scale
+    groups: dict[str, list[_Figure]] = {}
+    is_titled = any(column.has_title for column in head.columns)
+    for column, it in zip(head.columns, cells, strict=True):
+        if it is None or column.unit == "skip":
+            continue
+        if not column.unit:
+            if is_titled and not column.has_title:
+                continue  # nobody knows what it is
+            if not _OTHERS.intersection(column.label.lower().split()):
+                column = column._replace(unit=unit, scale=scale)
+        groups.setdefault(column.label, []).append(_figure(column, it, is_rate))
     test = names.full_name(name, head.glob)
     return [
-        Entry(label, record)
+        Entry(label, record, is_part)
         for label, figures in groups.items()
         if (record := _record(test, figures)) is not None
     ]
 
 
-def _record(name: str, figures: Sequence[tuple[Column, Cell]]) -> Record | None:
+def _has_no_unit(head: Head, cells: Sequence[Cell | None]) -> bool:
+    """Whether a row has figures, and nothing says of what: neither its head nor they."""
+    columns = (head.unit, *(column.unit for column in head.columns))
+    plain = [it for it in cells if it and not it.is_signed]
+    return bool(plain) and not any(map(_is_time, (*columns, *(it.unit for it in plain))))
+
+
+class _Figure(NamedTuple):
+    number: str
+    unit: Unit
+    scale: int
+
+
+def _figure(column: Column, it: Cell, is_rate: bool = False) -> _Figure:
+    """A cell in its column: its own unit goes before that of the column."""
+    if it.is_signed:
+        return _Figure("", "skip", 1)
+    if it.unit == "factor":
+        is_rate = is_rate or column.unit == "pps" or column.test.startswith("XDP_")
+        return _Figure(it.number, "pps" if is_rate else "skip", it.scale)
+    if it.unit:
+        return _Figure(it.number, it.unit, it.scale)
+    return _Figure(it.number, column.unit, column.scale)
+
+
+def _record(name: str, figures: Sequence[_Figure]) -> Record | None:
     cycles = ns = pps = None
-    for column, cell in figures:
-        unit, scale = (cell.unit, cell.scale) if cell.unit else (column.unit, column.scale)
-        if unit == "cycles" and "." not in cell.number and cell.number[0] not in "+-":
-            cycles = int(cell.number)
-        elif unit == "ns" and cell.number[0] not in "+-":
-            ns = cell.number if "." in cell.number else f"{cell.number}.0"
-        elif unit == "pps" and cell.number[0] not in "+-":
-            pps = round(float(cell.number) * scale)
+    for number, unit, scale in figures:
+        if unit == "cycles" and "." not in number:
+            cycles = int(number)
+        elif unit == "ns":
+            ns = nanoseconds(number, scale)
+        elif unit == "pps":
+            pps = round(Decimal(number) * scale)
     if cycles is None and ns is None and not pps:
         return None
-    record = Record(name=name, printed_cycles=cycles, printed_ns=ns)
     if pps:
         return Record(name=name, kind="rate", pps=pps)
     if parts := names.cpu_of(name):
         return Record(name=parts[0], kind="cpu", cpu=parts[1], printed_cycles=cycles, printed_ns=ns)
     if name.endswith(" average"):
         return Record(name=name.removesuffix(" average"), kind="sum", printed_cycles=cycles)
-    return record
+    return Record(name=name, printed_cycles=cycles, printed_ns=ns)

@@ -75,6 +75,8 @@ class TextReader:
         self._peeled: dict[str, Line] = {}  # of some of these
         self._is_any = False
         self._is_org = False
+        #: The first row of figures without a unit; 0: there was none.
+        self._unitless = 0
 
     def read(self, lines: Iterable[RawLine | Skipped | Mark]) -> ResultSet:
         """All lines. Raises `ResultsError` when there is nothing in them, ``OSError``."""
@@ -121,11 +123,13 @@ class TextReader:
             if oddities:
                 first = oddities[0]
                 raise ResultsError(f"{self._file}:{first.line}", f"no results; {first.text}")
-            raise ResultsError(
-                self._file,
-                f"no results in {count(lines_of_it, 'line')}",
-                "expected lines like 'time_bench: Type:NAME Per elem: ...'",
-            )
+            hint = "expected lines like 'time_bench: Type:NAME Per elem: ...'"
+            if self._unitless:
+                hint = (
+                    f"the table at line {self._unitless} needs cycles, ns, ... in its head, "
+                    "its rows' names or its cells"
+                )
+            raise ResultsError(self._file, f"no results in {count(lines_of_it, 'line')}", hint)
         return ResultSet(builds, tuple(oddities), (Input(self._file, "text", lines_of_it, size),))
 
     def _begin(self, mark: Mark) -> None:
@@ -289,17 +293,21 @@ class TextReader:
         read = table.dashed if "cycles(tsc)" in text else table.aligned
         if entries is None:
             entries = read(at, text, lambda: list(self._layouts_above(line.depth)))
+        if table.unitless and not self._unitless:
+            self._unitless = number
         if entries is None:
             return False
         if stream.begin_block(table.first):
             stream.new_run = True
             stream.settings = {**stream.settings, **self._parameters(line.depth)}
-        for label, record in entries:
+        for label, record, is_part in entries:
             into = stream
             if label:
                 into = stream.column(headings.Heading(label, label), table.first, number, at)
             if record.kind in ("cpu", "sum"):
                 record = msgspec.structs.replace(record, step=_returning(into))
+            if is_part and into.complete(record, table.first):
+                continue
             self._add(into, record, number, number, None, table.first)
         return True
 
@@ -410,9 +418,14 @@ _WORDS = re.compile(b"|".join((*_NEEDLES, *facts.NEEDLES))).search
 #: A line of the 1000th second of a boot or later. What a boot says of itself comes earlier.
 _LATE = re.compile(rb"\[ ?\d{4,}\.").search
 #: What else matters in text that no kernel has printed: rates, rules, tables.
-_TYPED = re.compile(rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\|").search
+_TYPED = re.compile(
+    rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2[\xa0\xb1]|%[^)\n]{0,14}\)"
+).search
 #: Two numbers at the end of a line: the row of a table.
-_ROW = re.compile(rb"(?:\d|-)\s?[a-zA-Z%]*\s+[-+\d.,]*(?:\d|-)\s?[a-zA-Z%]*\s*$").search
+_ROW = re.compile(
+    rb"(?:\d|-|\))\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*\s+[(\[]?[-+\d.,]*(?:\d|-)"
+    rb"\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*[)\]]?\s*$"
+).search
 _COMMIT = re.compile(rb"[> |\t]*[0-9a-f]{10}").match
 _COMMIT_BEGINS = frozenset(bytes([char]) for char in b"> |\t0123456789abcdef")
 _HEADING_ENDS = frozenset({b":", b"e", b"E", b" ", b"\t", b"\r"})
@@ -437,7 +450,7 @@ def _may_matter(data: bytes) -> bool:
         or data[:1] == b"*"
         or (data[-2:-1] in _HEADING_ENDS and data.rstrip().endswith((b":", b"aseline", b"ASELINE")))
         or (data[:1] in _COMMIT_BEGINS and _COMMIT(data) is not None)
-        or (_STAMPED(data) is None and (_TYPED(data) is not None or _ROW(data[-40:]) is not None))
+        or (_STAMPED(data) is None and (_TYPED(data) is not None or _ROW(data[-60:]) is not None))
     )
 
 
