@@ -32,6 +32,9 @@ PIECES = [
     b"XDP-RX CPU      total   22,188,213", b"fast_path ptr_ring slow", b"1. 5.0 ns 6.0 ns 7.0 ns",
     b"Ethtool(x) stat: 5 ( 5) <= a /sec", b"9" * 30, b"9.9.9", b"-", b"\0", b"\xff\xfe", b"\r\n",
     b"\n", b"{", b"\x1f\x8b", b"order:0(4096B/x1) 223 cycles per-4096B 223 cycles", b"-> 5 cycles",
+    b"| test | a (ns) | b |\n", b" 5.1 ns (-4%) ", b" 19 +- 1", b"\xc2\xb1", b" us ", b"(us)",
+    b"| kernel | test | ns |\n", b"\xc2\xa0", b"\xe2\x80\xae", b"+", b"time_bench: Type: ", b"<a\n", b"9M",
+    b"<6>1 2026-01-02T03:04:05Z host kernel - - - ", "Before:\n".encode("utf-16"),
 ]  # fmt: skip
 
 
@@ -106,11 +109,26 @@ HOSTILE = {
     "words": b"with patch with patch ",
     "parameters": b"bench_page_pool a=1,a=1,",
     "tags": b"<<<<",
+    "tags without an end": b"<a\n",
+    "tags in tags": b"<a<a",
+    "tags over lines": b"x <a\n>",
+    "changes": b"5.1 (-4%, ",
+    "brackets": b"a (((((((",
+    "spreads": b"5 +- 5 \xc2\xb1 ",
+    "parts": b"| a (ns) | 1 | 2 |\n| b (cycles) | 1 | 2 |\n",
+    "additions": b"+ + +",
+    "hashes": b"# # #",
+    "hard blanks": b"\xc2\xa0" * 60,
+    "syslog": b"1 2026-01-02T03:04:05Z a b c d [a ",
 }
 HEADS = {
     "boundaries": b"From: a@b\nContent-Type: multipart/mixed; boundary=b\n\n",
     "soft breaks": b"From: a@b\nContent-Transfer-Encoding: quoted-printable\n\n",
-    "tags": b"From: a@b\nContent-Type: text/html\n\n",
+    **dict.fromkeys(
+        ("tags", "tags without an end", "tags in tags", "tags over lines"),
+        b"From: a@b\nContent-Type: text/html\n\n",
+    ),
+    "parts": b"| test | before | after |\n|-|-|-|\n",
 }
 
 

@@ -117,6 +117,8 @@ def document(**record: object) -> str:
         (document(invoke_count=-1), "records[0].invoke_count`"),
         (document(kind="other"), "records[0].kind`"),
         (document(name="\x1b[31m"), "records[0].name`"),
+        (document(name="a\u202eb"), "records[0].name`"),
+        (document(name="a\u2066b"), "records[0].name`"),
         (document(printed_ns="5.000\n"), "records[0].printed_ns`"),
         ("[" * 100_000, "result"),
         ('{"schema": "pagepool.results/1", "builds": ' + "[" * 100_000, "JSON"),

@@ -34,10 +34,20 @@ from pagepool.results.lines import Line, RawLine, Skipped, peel, read_blocks, re
         ("Mon 2024-01-01 00:00:00 CET host1 kernel: x", Line(0, False, True, None, "x")),
         ("kernel: time_bench: x", Line(0, False, True, None, "time_bench: x")),
         ("\x1b[32m[    1.5] \x1b[0mx\x07", Line(0, False, True, 1.5, "x")),
+        (
+            "<6>1 2026-01-02T03:04:05.678901+00:00 host kernel - - - [  12.345678] time_bench: x",
+            Line(0, False, True, 12.345678, "time_bench: x"),
+        ),
+        (
+            "<6>1 2026-01-02T03:04:05Z host kernel 12 ID [a@1 b='c'][d] [1234.5] x",
+            Line(0, False, True, 1234.5, "x"),
+        ),
+        (">\xa0>\xa0time_bench:\xa0x", Line(2, False, False, None, "time_bench: x")),
         # No stamps: prose, a heading, a ratio.
         ("The kernel: what it does", Line(0, False, False, None, "The kernel: what it does")),
         ("Control kernel: built", Line(0, False, False, None, "Control kernel: built")),
         ("0.284 ns (step:0)", Line(0, False, False, None, "0.284 ns (step:0)")),
+        ("16 - 4 a b c - x", Line(0, False, False, None, "16 - 4 a b c - x")),
         ("[1] see below", Line(0, False, False, None, "[1] see below")),
     ],
 )

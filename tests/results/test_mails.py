@@ -338,3 +338,96 @@ def test_a_long_line_in_base64_takes_linear_time() -> None:
     head = b"From: a@b\nSubject: x\nContent-Transfer-Encoding: base64\n\n"
     with pytest.raises(ResultsError, match="no results"):
         read_mail(head + base64.encodebytes(data))
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16le", "utf-16be", "utf-32", "iso-2022-jp"])
+@pytest.mark.parametrize("coding", ["base64", "quoted-printable", "8bit"])
+def test_text_that_is_not_decoded_line_by_line(charset: str, coding: str) -> None:
+    body = ("\u524d:\n\nAfter:\n" + X86).encode(charset)
+    if coding == "base64":
+        body = base64.encodebytes(body)
+    elif coding == "quoted-printable":
+        body = b"=\n".join(
+            b"".join(b"=%02X" % byte for byte in body[at : at + 20])
+            for at in range(0, len(body), 20)
+        )
+    head = (
+        f"From: a@b\nSubject: x\nContent-Type: text/plain; charset={charset}\n"
+        f"Content-Transfer-Encoding: {coding}\n\n"
+    )
+    results = read_mail(head.encode() + body)
+    assert (shape(results), figures(results)) == ([("After", [9])], FIGURES)
+    assert results.oddities == ()
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-32", "utf-16-be", "utf-32-be"])
+def test_a_file_with_a_byte_order_mark(codec: str) -> None:
+    mark = b"" if codec in ("utf-16", "utf-32") else "\ufeff".encode(codec)
+    data = mark + X86.replace("\n", "\r\n").encode(codec)
+    document = jsonio.dumps(read(str(DATA / "script-summary.txt")))
+    for packed in (data, gzip.compress(data)):
+        results = read_stream(io.BytesIO(packed), "x.log")
+        assert figures(results) == FIGURES
+        assert results.sources[0].lines == X86.count("\n")
+    both = read_stream(io.BytesIO(mark + document.encode(codec)), "x.json")
+    assert [build.label for build in both.builds] == ["Before", "After"]
+    it = mail("see the attachment\n")
+    it.add_attachment(data, maintype="text", subtype="plain", filename="a.log")
+    assert figures(read_mail(it)) == FIGURES
+    cut = read_stream(io.BytesIO(data[:-1]), "x.log")  # in the middle of a letter
+    assert figures(cut) == FIGURES
+
+
+def test_blanks_that_do_not_break() -> None:
+    line = "time_bench: Type:lock Per elem: 37 cycles(tsc) 10.431 ns (step:0)\n"
+    heads = (
+        "test                  before ns     after ns\nlock                  10.431        10.763\n"
+    )
+    for text in (line, f"> > {line}", heads, f"> {heads}".replace("\nl", "\n> l")):
+        expected = [
+            record.ns
+            for build in read_stream(io.BytesIO(text.encode()), "a").builds
+            for record in build.records
+        ]
+        assert expected
+        hard = text.replace(" ", "\u00a0").encode()
+        for raw in (hard, b"From: a@b\nSubject: x\n\n" + hard):
+            results = read_stream(io.BytesIO(raw), "a")
+            assert [r.ns for build in results.builds for r in build.records] == expected
+
+
+def test_a_quoted_document_has_sections() -> None:
+    line = "time_bench: Type:lock Per elem: 37 cycles(tsc) {} ns (step:0)\n"
+    text = (
+        "#+title: two machines\n\n* Intel, with a long headline\n\n" + line.format("10.431")
+        + "  * an indented bullet is no headline\n" + line.format("10.432")
+        + "** AMD, with a long headline\n\n" + line.format("10.433")
+    )  # fmt: skip
+    for quote in ("", "> ", "> > "):
+        raw = "".join(f"{quote}{it}" for it in text.splitlines(keepends=True)).encode()
+        found = [build.label for build in read_stream(io.BytesIO(raw), "a").builds]
+        assert found == ["Intel, with a long headline", "AMD, with a long headline"]
+
+
+def test_tags_that_span_lines() -> None:
+    head = b"From: a@b\nSubject: x\nContent-Type: text/html\n\n"
+    page = (
+        "<p\nclass='a'>Before:<br\n/>time_bench: <span\n\nstyle='x:\ny'\n>Type:lock</span"
+        "\n> Per elem: 37 <b>cycles(tsc)</b> 10.431 ns (step:0)</p\n>"
+        "<pre>[    1.500000 &lt;    0.1>] time_bench: Type:x Per elem: 3 cycles(tsc) 1.500 ns"
+        " (step:0)\n a < b\n</pre>"
+    )
+    results = read_mail(head + page.encode() + b"\n")
+    assert (shape(results), figures(results)) == ([("Before", [2])], "37/10.431 3/1.500")
+    source = results.builds[0].records[0].source
+    assert source is not None and source.line == 7
+    # A tag without an end takes no more than its share.
+    page = "<a " + "x\n" * 10_000 + X86
+    assert len(read_mail(head + page.encode()).builds[0].records) == 9
+
+
+def test_a_page_in_another_alphabet() -> None:
+    head = b"From: a@b\nSubject: x\nContent-Type: text/html; charset=utf-16\n"
+    page = f"<pre>{X86}</pre>".encode("utf-16")
+    coded = head + b"Content-Transfer-Encoding: base64\n\n" + base64.encodebytes(page)
+    assert figures(read_mail(coded)) == FIGURES

@@ -10,7 +10,9 @@ import io
 
 import pytest
 
+from pagepool.results import jsonio
 from pagepool.results.errors import ResultsError
+from pagepool.results.listing import listing
 from pagepool.results.model import Record, ResultSet
 from pagepool.results.reader import read_stream
 
@@ -615,3 +617,86 @@ def test_what_a_table_without_units_lacks() -> None:
         read(both("lock | 5.1 | 5.4"))
     with pytest.raises(ResultsError, match="the table at line 2 needs"):
         read("test       before    after\nfast_path   37   10.4\n")
+
+
+RECORD = "time_bench: Type:lock Per elem: 37 cycles(tsc) 10.431 ns"
+
+
+def oddities(text: str) -> list[tuple[int, str, str]]:
+    return [(it.line, it.severity, it.text) for it in read(text).oddities]
+
+
+def test_what_a_patch_adds_is_read_and_what_it_removes_is_not() -> None:
+    text = (
+        "--- a/doc.txt\n+++ b/doc.txt\n@@ -1,3 +1,4 @@\n"
+        f" {RECORD.replace('lock', 'kept')} {TAIL}\n"
+        f"-{RECORD.replace('lock', 'gone')} {TAIL}\n"
+        f"-[  15.1] {RECORD.replace('lock', 'gone')} {TAIL}\n"
+        f"+{RECORD}\n+  (step:0) - (measurement period time:0.104310000 sec\n"
+        "+  time_interval:104310000) - (invoke count:10000000 tsc_interval:375516000)\n"
+        f"+[  15.1] {RECORD.replace('lock', 'stamped')} (step:0)\n"
+        "+summary Per elem: 5 cycles(tsc) 1.500 ns\n"
+        "-summary Per elem: 5 cycles(tsc) 1.400 ns\n"
+        "++ not this\n"
+    )
+    for quote in ("", "> "):
+        quoted = "".join(f"{quote}{it}" for it in text.splitlines(keepends=True))
+        found = [(record.name, record.invoke_count) for record in records(quoted)]
+        assert found == [
+            ("kept", 10**7), ("lock", 10**7), ("stamped", None), ("summary", None),
+        ]  # fmt: skip
+        assert [it for it in oddities(quoted) if it[1] == "note"] == [
+            (line, "note", "a record in a line that a patch removes; not read") for line in (5, 6)
+        ]
+
+
+def test_parts_of_what_a_patch_adds_are_added_too() -> None:
+    tail = "(step:0) - (measurement period time:0.104310000 sec time_interval:104310000)\n"
+    (record,) = records(f"+{RECORD}\n{tail}")
+    assert record.step is None
+    (record,) = records(f"{RECORD}\n+{tail}")
+    assert record.step is None
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("time_bench: Type: lock Per elem: 37 cycles(tsc) 10.431 ns", "no name behind 'Type:'"),
+        ("time_bench: Type:", "no name behind 'Type:'"),
+        ("[ 1.5] bench_page_pool: Sum Type: Average: 5 cycles(tsc)", "no name behind 'Type:'"),
+        ("time_bench: Type:lock", "'lock' is not followed by figures"),
+        (f"as in {RECORD}", "a record behind 'as in '; not read"),
+        (f"- {RECORD}", "a record in a line that a patch removes; not read"),
+    ],
+)
+def test_a_broken_record_is_said(line: str, said: str) -> None:
+    good = f"\n{RECORD.replace('lock', 'good')} (step:0)\n"
+    ((number, _, text),) = oddities(f"{line}\n{good}")
+    assert number == 1 and said in text
+    assert figures(f"{line}\n{good}") == ["good 37/10.431"]
+    with pytest.raises(ResultsError, match=r"log\.txt:1: no results; "):
+        read(f"{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'pr_info("time_bench: Type:%s Per elem: %llu cycles(tsc) %llu.%03llu ns", a)',
+        "It prints time_bench: Type:NAME and then its figures",
+        "the prefix is time_bench:",
+    ],
+)
+def test_what_is_written_about_records_is_none(line: str) -> None:
+    assert oddities(f"{line}\n\n{RECORD} (step:0)\n") == []
+
+
+def test_nothing_turns_the_direction_of_what_is_shown() -> None:
+    turns = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
+    text = (
+        f"Before{turns}:\nType:lo{turns}ck Per elem: 37 cycles(tsc) 10.431 ns (step:0)\n"
+        f"# governor{turns}: perf{turns}ormance\n"
+        f"\n| test | a{turns}fter (ns) |\n|-|-|\n| lo{turns}ck | 10.763 |\n"
+    )
+    assert labelled(text) == {"Before": ["lock 37/10.431"], "after": ["lock None/10.763"]}
+    shown = jsonio.dumps(read(text)) + listing(f"log{turns}", read(text))
+    assert not set(turns) & set(shown)

@@ -35,13 +35,19 @@ _DATE = (
     r"|(?:[A-Z][a-z]{2}[ ])?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?"
     r"(?:Z|[ ]?[+-]\d\d:?\d\d|[ ][A-Z]{3,5}(?=[ ]))?)"
 )
+#: RFC 5424, after its priority: version, date, host, program, process, message id, data.
+_SYSLOG = (
+    r"\d{1,2}[ ]\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
+    r"[ ][!-~]++[ ][!-~]++[ ][!-~]++[ ][!-~]++[ ](?:-|(?:\[[^\s\]]+(?:[ ][^\]]*)?\])++)[ ]*"
+)
 _HOST = r"(?:(?:[ ]*[\w.-]++){0,2}[ ]+)?(?:kernel|[\w.-]++\[\d+\]):[ ]*"
 _STAMP = re.compile(
     rf"""[ \t]*
     (?:<\d{{1,3}}>)?                                        # dmesg -r
     (?:\d{{1,3}},\d{{1,12}},\d{{1,16}},[^;\s]{{1,40}};)?    # /dev/kmsg, netconsole
     (?:(?:kern|user|daemon)[ ]*:(?:emerg|alert|crit|err|warn|notice|info|debug)[ ]*:[ ]*)?  # -x
-    (?:{_DATE}(?:[ ]{_HOST}|(?=[ ]|$))                      # syslog, journalctl, iso
+    (?:{_SYSLOG}
+      |{_DATE}(?:[ ]{_HOST}|(?=[ ]|$))                      # syslog, journalctl, iso
       |{_HOST}(?=\[|time_bench:|bench_page_pool|Type:|Sum[ ]))?
     (?:[ ]*(?:\[[ ]*)?(?P<uptime>\d{{1,9}}\.\d{{1,9}})      # [  157.475084]
        (?:[ ]+<[ ]*\d{{1,9}}\.\d{{1,9}}>)?\][ ]*            # dmesg -d
@@ -63,6 +69,8 @@ class Line(NamedTuple):
     stamped: bool
     uptime: float | None
     text: str
+    #: A patch adds it.
+    is_added: bool = False
 
 
 class RawLine(NamedTuple):

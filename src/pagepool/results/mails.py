@@ -9,13 +9,15 @@ numbers in the file. Attachments are other files: they are kept, and read after 
 from __future__ import annotations
 
 import binascii
+import codecs
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pagepool.results.lines import RawLine, Skipped, clean
+from pagepool.results import charsets
+from pagepool.results.lines import MAX_LINE, RawLine, Skipped, clean
 from pagepool.results.text import Mark
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ _FIELDS = re.compile(
     rb"|Archived-At):[ \t]",
     re.IGNORECASE,
 )
-_TAG = re.compile(rb"<[^>]*>")
+_TAG = re.compile(rb"<[A-Za-z/!?][^<>]*>")
+#: A tag that ends in another line.
+_OPEN_TAG = re.compile(rb"<[A-Za-z/!?][^<>]*\Z")
 _BREAK = re.compile(rb"<br\s*/?>|</(?:p|div|tr|li|h\d)>", re.IGNORECASE)
 _SOFT = re.compile(rb"=[ \t]*\r?\n\Z")
 
@@ -205,11 +209,11 @@ class Mails:
         if is_file or main == "application":
             name = name or f"part{len(self.attachments) + 1}"
             return _File(self, f"{self._file}!{name}", name, coding)
-        inner = _Charset(header.get_content_charset() or "utf-8")
+        inner = _decoded(header.get_content_charset() or "utf-8")
         if sub == "html":
             if self._parts and self._parts[-1].kind == "alternative":
                 return _Nothing()  # it says again what the plain text says
-            inner = _Html()
+            inner = _Chain(inner, _Html())
         if coding == "quoted-printable":
             return _Chain(_QuotedPrintable(), inner)
         if coding == "base64":
@@ -287,6 +291,17 @@ class _Nothing:
         return iter(())
 
 
+def _decoded(charset: str) -> _Decoder:
+    """What makes UTF-8 of a part's text."""
+    decoder = charsets.stateful(charset)
+    return _Charset(charset) if decoder is None else _Stateful(decoder)
+
+
+def _unquoted(data: bytes) -> bytes:
+    """``>From`` is an archive's way of keeping a line from being a separator."""
+    return data[1:] if data.startswith(b">From ") else data
+
+
 class _Charset:
     """Plain text; bytes that are no UTF-8 in it stay what they are and are replaced later."""
 
@@ -300,9 +315,7 @@ class _Charset:
             self._charset = ""
 
     def feed(self, line: RawLine) -> Iterator[RawLine]:
-        data = line.data
-        if data.startswith(b">From "):  # an archive's way of keeping it no separator
-            data = data[1:]
+        data = _unquoted(line.data)
         if self._charset and not data.isascii():
             data = data.decode(self._charset, "replace").encode()
         yield line._replace(data=data)
@@ -312,17 +325,52 @@ class _Charset:
 
 
 class _Html:
-    """A page's text, tags taken off; what an archive's web page is."""
+    """A page's text, tags taken off; what an archive's web page is. A tag may span lines."""
+
+    #: Nobody writes a longer tag; what looks like one is text.
+    _MAX_TAG = 16 << 10
+
+    def __init__(self) -> None:
+        self._before: list[bytes] = []
+        self._size = 0
+        self._first = 0
+        self._in_tag = 0
 
     def feed(self, line: RawLine) -> Iterator[RawLine]:
+        data = line.data
+        if self._in_tag:
+            self._in_tag += len(data)
+            _, end, rest = data.partition(b">")
+            if not end and self._in_tag <= self._MAX_TAG:
+                return
+            data = rest if end else data
+        if not self._before:
+            self._first = line.number
+        opened = _OPEN_TAG.search(data)
+        self._in_tag = len(data) - opened.start() if opened else 0
+        if opened:
+            # A tag that divides words or breaks lines is one of these where it begins.
+            is_break = _BREAK.match(data[opened.start() :].rstrip() + b">") is not None
+            data = data[: opened.start()] + (b"\n" if is_break else b"")
+            opened = None if is_break else opened
+        if data:
+            self._before.append(data)
+            self._size += len(data)
+        if not opened or self._size > MAX_LINE:
+            yield from self._text(line.cut)
+
+    def _text(self, cut: bool) -> Iterator[RawLine]:
         from html import unescape
 
-        for data in _BREAK.sub(b"\n", line.data).splitlines(keepends=True):
-            text = unescape(_TAG.sub(b"", data).decode("utf-8", "replace"))
-            yield line._replace(data=text.encode("utf-8", "replace"))
+        data = b"".join(self._before)
+        self._before, self._size = [], 0
+        for part in _BREAK.sub(b"\n", data).splitlines(keepends=True):
+            text = unescape(_TAG.sub(b"", part).decode("utf-8", "replace"))
+            yield RawLine(self._first, text.encode("utf-8", "replace"), cut)
 
     def close(self) -> Iterator[RawLine]:
-        return iter(())
+        if self._before:
+            yield from self._text(False)
 
 
 class _Chain:
@@ -369,26 +417,19 @@ class _QuotedPrintable:
             yield from (RawLine(self._first, part, cut) for part in data.splitlines(keepends=True))
 
 
-class _Base64:
-    """Decodes as it comes; a line has the number of the line in which it begins."""
+class _Joined:
+    """Lines of what is decoded as it comes; each has the number of the line in which it begins."""
 
     #: Text without a newline is given on in pieces.
     _MAX = 64 << 10
 
     def __init__(self) -> None:
-        self._coded = b""
         self._pieces: list[bytes] = []
         self._size = 0
         self._first = 0
 
-    def feed(self, line: RawLine) -> Iterator[RawLine]:
-        self._coded += b"".join(line.data.split())
-        whole = len(self._coded) // 4 * 4
-        coded, self._coded = self._coded[:whole], self._coded[whole:]
-        try:
-            decoded = binascii.a2b_base64(coded)
-        except binascii.Error:
-            decoded = b""
+    def add(self, decoded: bytes, line: RawLine) -> Iterator[RawLine]:
+        """What a line says; the lines that it ends."""
         if not self._pieces:
             self._first = line.number
         self._pieces.append(decoded)
@@ -407,9 +448,49 @@ class _Base64:
         self._pieces, self._size = ([rest] if rest else []), len(rest)
 
     def close(self) -> Iterator[RawLine]:
+        """What is left."""
         if self._size:
             yield RawLine(self._first, b"".join(self._pieces), False)
             self._pieces, self._size = [], 0
+
+
+class _Base64:
+    """Decodes as it comes."""
+
+    def __init__(self) -> None:
+        self._coded = b""
+        self._lines = _Joined()
+
+    def feed(self, line: RawLine) -> Iterator[RawLine]:
+        self._coded += b"".join(line.data.split())
+        whole = len(self._coded) // 4 * 4
+        coded, self._coded = self._coded[:whole], self._coded[whole:]
+        try:
+            decoded = binascii.a2b_base64(coded)
+        except binascii.Error:
+            decoded = b""
+        return self._lines.add(decoded, line)
+
+    def close(self) -> Iterator[RawLine]:
+        return self._lines.close()
+
+
+class _Stateful:
+    """Text that can only be decoded as it comes, whose newlines may be no bytes of their own."""
+
+    def __init__(self, decoder: codecs.IncrementalDecoder) -> None:
+        self._decoder = decoder
+        self._lines = _Joined()
+
+    def feed(self, line: RawLine) -> Iterator[RawLine]:
+        return self._give(self._decoder.decode(line.data), line)
+
+    def _give(self, text: str, line: RawLine) -> Iterator[RawLine]:
+        for it in self._lines.add(text.encode("utf-8", "replace"), line):
+            yield it._replace(data=_unquoted(it.data))
+
+    def close(self) -> Iterator[RawLine]:
+        return self._lines.close()
 
 
 class _File:

@@ -26,9 +26,11 @@ Key: TypeAlias = tuple[Kind, str, int, int]
 
 #: What the kernel can print as %llu; JSON is held to the same range.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-#: Names and headings are shown on terminals: no control characters in them, and not a book.
+#: Names and headings are shown on terminals: no control characters in them, nor those that turn
+#: what stands beside them from right to left, and not a book.
 Text: TypeAlias = Annotated[
-    str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z", max_length=20_000)
+    str,
+    msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]*\Z", max_length=20_000),
 ]
 Nanoseconds: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}\.[0-9]{1,9}\Z")]
 #: Nanoseconds per element that were computed elsewhere: finite, and no more than a `Count`.

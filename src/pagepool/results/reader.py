@@ -14,7 +14,7 @@ from typing import IO
 
 import msgspec
 
-from pagepool.results import documents, jsonio
+from pagepool.results import charsets, documents, jsonio
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import RawLine, clean, read_blocks, read_lines
 from pagepool.results.mails import Mails, is_mail, is_quoted_printable, quoted_printable
@@ -27,11 +27,7 @@ from pagepool.results.words import count
 _PEEK = 4096
 
 #: First bytes of what people hand over by mistake -> what to do.
-_MAGIC = (
-    (b"\x28\xb5\x2f\xfd", "zstd data", "unpack it with unzstd"),
-    (b"\xff\xfe", "UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
-    (b"\xfe\xff", "UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
-)
+_MAGIC = ((b"\x28\xb5\x2f\xfd", "zstd data", "unpack it with unzstd"),)
 
 
 def read(path: str) -> ResultSet:
@@ -70,16 +66,22 @@ def read_stream(stream: IO[bytes], name: str) -> ResultSet:
 
 
 def _opened(stream: IO[bytes]) -> tuple[bytes, _Rejoined, Unpacked | None]:
-    """The first bytes of a stream and the whole of it, unpacked if it is packed."""
+    """The first bytes of a stream and the whole of it, unpacked if it is packed, and as UTF-8."""
     head = stream.read(_PEEK)
     whole = _Rejoined(head, stream)
     unpacked = unpack(head, whole)
-    if unpacked is None:
-        return head, whole, None
-    # More than a peek at once: it is unpacked by blocks.
-    buffered = io.BufferedReader(unpacked, 1 << 20)
+    if unpacked is not None:
+        head, whole = _peeked(unpacked)
+    if (codec := charsets.marked(head)) is not None:
+        head, whole = _peeked(charsets.Recoded(whole, codec))
+    return head, whole, unpacked
+
+
+def _peeked(stream: io.RawIOBase) -> tuple[bytes, _Rejoined]:
+    # More than a peek at once: it is unpacked, or decoded, by blocks.
+    buffered = io.BufferedReader(stream, 1 << 20)
     head = buffered.read(_PEEK)
-    return head, _Rejoined(head, buffered), unpacked
+    return head, _Rejoined(head, buffered)
 
 
 def _read_plain(head: bytes, whole: _Rejoined, name: str) -> ResultSet:

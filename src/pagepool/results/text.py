@@ -21,7 +21,7 @@ from pagepool.results import facts, figures, headings, tables
 from pagepool.results.assembly import Assembly, Context, Stream
 from pagepool.results.errors import ResultsError
 from pagepool.results.lines import Line, RawLine, Skipped, peel
-from pagepool.results.model import Input, Machine, Record, ResultSet, Source
+from pagepool.results.model import Input, Machine, Record, ResultSet, Severity, Source
 from pagepool.results.packed import unpacked_name
 from pagepool.results.samples import Measurement
 from pagepool.results.time_bench import RecordParser
@@ -33,7 +33,13 @@ MAX_RECORDS = 250_000
 _LOOK_BACK = 10
 
 _MARKER = re.compile(r"(?:time_bench|bench_page_pool):(?:\s+(?P<rest>.*))?$")
-_RECORD = re.compile(r"(?:[\w.-]+:\s+)?(?P<record>(?:Sum\s+)?Type:\S.*)$")
+_RECORD = re.compile(r"(?:\w[\w.-]*:\s+)?(?P<record>(?:Sum\s+)?Type:\S.*)$")
+
+#: Of a record, wherever it stands.
+_MODULE_TYPE = re.compile(r"(?:time_bench|bench_page_pool):\s*(?:Sum\s+)?Type:")
+_CYCLES = re.compile(r"\d cycles\(tsc\)")
+#: What may stand before what was printed, one within another: ``# `` and ``+``.
+_MAX_MARKS = 3
 
 
 class Mark(NamedTuple):
@@ -151,11 +157,12 @@ class TextReader:
     # One line
 
     def _line(self, number: int, raw: str) -> None:
-        line = _below_tap(self._peel(raw))
+        line = _below_marks(self._peel(raw))
         pending = self._pending
         if pending is not None:
             if self._continues(pending, line):
-                progress = pending.parser.feed(line.text)
+                text = line.text[1:] if pending.line.is_added else line.text
+                progress = pending.parser.feed(text)
                 if progress != "misfit":
                     pending.last = number
                     if progress == "whole":
@@ -178,7 +185,7 @@ class TextReader:
             or (not line.stamped and self._table(stream, line, number, raw))
         ):
             return
-        self._around(stream, line, number)
+        self._around(stream, line, number, raw)
 
     def _continues(self, pending: _Pending, line: Line) -> bool:
         """Whether a line may be the next part of a record that a mailer broke."""
@@ -188,6 +195,7 @@ class TextReader:
             and not line.stamped
             and line.depth == first.depth
             and line.bar == first.bar
+            and (line.text[0] == "+" or not first.is_added)
             and not _MARKER.match(line.text)
         )
 
@@ -221,6 +229,9 @@ class TextReader:
         if not parser.is_named:
             if parser.prefixed and parser.name:
                 text = f"not a record: {parser.name[:60]!r} is not followed by figures"
+                odd(pending.first, "warning", "no-record", text)
+            elif _MODULE_TYPE.match(pending.line.text):
+                text = "not a record: no name behind 'Type:'"
                 odd(pending.first, "warning", "no-record", text)
             return
         if parser.pmu:
@@ -356,15 +367,18 @@ class TextReader:
                 return found
         return {}
 
-    def _around(self, stream: Stream, line: Line, number: int) -> None:
+    def _around(self, stream: Stream, line: Line, number: int, raw: str) -> None:
         """A line that is no record: does it say where the next ones belong?"""
         text = line.text
+        if (found := _unread(line)) is not None:
+            self._assembly.odd(number, *found)
+            return
         if facts.read(text, stream.facts):
             return
         self._is_org = self._is_org or headings.is_org(text)
         if text[:1] in "*#" and (title := headings.headline(text)) is not None:
-            # In a mail an asterisk is a bullet.
-            if self._is_org or text[0] == "#":
+            # In a mail an asterisk is a bullet, and so it is when it is indented.
+            if text[0] == "#" or (self._is_org and tables.layout(raw, line.depth)[:1] == "*"):
                 self._assembly.section(stream, title)
         elif (parameters := headings.run_start(text)) is not None:
             stream.new_run = True
@@ -373,8 +387,8 @@ class TextReader:
             if line.stamped:
                 facts.reboot(stream.facts)
             self._assembly.kernel(stream, kernel, line.stamped, number)
-        elif found := headings.fact(text):
-            self._assembly.fact(stream, *found, number, text)
+        elif fact := headings.fact(text):
+            self._assembly.fact(stream, *fact, number, text)
         elif heading := headings.heading(text) or self._underlined(line):
             stream.head(heading, number, self._assembly.at)
 
@@ -386,18 +400,45 @@ class TextReader:
         return headings.phrase(above)
 
 
-def _below_tap(line: Line) -> Line:
-    """A line without the ``# `` that kselftest's runner puts before what a test prints."""
+def _below_marks(line: Line) -> Line:
+    """A line without the ``# `` that kselftest's runner puts before what a test prints, and
+    without the ``+`` of a patch that adds it to a document."""
     inner = line
-    while inner.text.startswith("# "):
-        below = peel(inner.text[2:])
+    for _ in range(_MAX_MARKS):
+        is_added = inner.text[:1] == "+"
+        if not is_added and not inner.text.startswith("# "):
+            break
+        below = peel(inner.text[1:])
         if below.depth or below.bar:
             break
-        inner = below._replace(depth=line.depth, bar=line.bar)
-        text = inner.text
-        if inner.stamped or _MARKER.match(text) or _RECORD.match(text) or figures.read(text):
+        inner = below._replace(depth=line.depth, bar=line.bar, is_added=is_added or inner.is_added)
+        if _is_record(inner, is_added):
             return inner
     return line
+
+
+def _is_record(line: Line, is_added: bool = True) -> bool:
+    """Whether a line is what a benchmark prints. A time stamp is enough, but not in a patch."""
+    text = line.text
+    return bool(
+        (line.stamped and not is_added)
+        or _MARKER.match(text)
+        or _RECORD.match(text)
+        or figures.read(text)
+    )
+
+
+def _unread(line: Line) -> tuple[Severity, str, str] | None:
+    """Of a line that has a record in it and was not read as one: why."""
+    text = line.text
+    found = _MODULE_TYPE.search(text) if "Type:" in text else None
+    if found is None:
+        return None
+    if text[0] == "-" and _is_record(peel(text[1:])):
+        return "note", "no-record", "a record in a line that a patch removes; not read"
+    if _CYCLES.search(text, found.end()) is None:
+        return None
+    return "warning", "no-record", f"a record behind {text[: found.start()][:40]!r}; not read"
 
 
 def _is_section(heading: headings.Heading | None) -> bool:
@@ -414,20 +455,23 @@ def _returning(stream: Stream) -> int | None:
 
 #: What every line that can matter has in it, but for headings and commits.
 _NEEDLES = (b"bench", b"Type:", b"#", b"cycles", b"Linux version", b"CPU: ", b"Machine: ")
+#: A blank that does not break. It may be within any of these, and between numbers.
+_HARD_BLANK = b"\xc2\xa0"
 _WORDS = re.compile(b"|".join((*_NEEDLES, *facts.NEEDLES))).search
 #: A line of the 1000th second of a boot or later. What a boot says of itself comes earlier.
 _LATE = re.compile(rb"\[ ?\d{4,}\.").search
 #: What else matters in text that no kernel has printed: rates, rules, tables.
 _TYPED = re.compile(
-    rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2[\xa0\xb1]|%[^)\n]{0,14}\)"
+    rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2\xb1|%[^)\n]{0,14}\)"
 ).search
 #: Two numbers at the end of a line: the row of a table.
 _ROW = re.compile(
     rb"(?:\d|-|\))\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*\s+[(\[]?[-+\d.,]*(?:\d|-)"
     rb"\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*[)\]]?\s*$"
 ).search
-_COMMIT = re.compile(rb"[> |\t]*[0-9a-f]{10}").match
-_COMMIT_BEGINS = frozenset(bytes([char]) for char in b"> |\t0123456789abcdef")
+#: A commit, or the headline of an org document.
+_COMMIT = re.compile(rb"[> |\t]*[0-9a-f]{10}|(?:> ?)*\*{1,6} ").match
+_COMMIT_BEGINS = frozenset(bytes([char]) for char in b"> |\t0123456789abcdef*")
 _HEADING_ENDS = frozenset({b":", b"e", b"E", b" ", b"\t", b"\r"})
 #: A line that a log's reader stamped, 23 bytes or more.
 _STAMP = rb"(?:\[|<\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\d{4}-\d\d-\d\d[T ])"
@@ -446,8 +490,8 @@ def _may_matter(data: bytes) -> bool:
     return (
         len(data) < 24
         or _WORDS(data) is not None
+        or (not data.isascii() and _HARD_BLANK in data)
         or data[-1:] != b"\n"
-        or data[:1] == b"*"
         or (data[-2:-1] in _HEADING_ENDS and data.rstrip().endswith((b":", b"aseline", b"ASELINE")))
         or (data[:1] in _COMMIT_BEGINS and _COMMIT(data) is not None)
         or (_STAMPED(data) is None and (_TYPED(data) is not None or _ROW(data[-60:]) is not None))
@@ -462,6 +506,7 @@ def is_dull(block: bytes) -> bool:
     """
     return (
         not any(needle in block for needle in _NEEDLES)
+        and (block.isascii() or _HARD_BLANK not in block)
         and not (_may_boot(block) and any(needle in block for needle in facts.NEEDLES))
         and not any(end in block for end in _ENDS)
         and b"\0" not in block
