@@ -700,3 +700,142 @@ def test_nothing_turns_the_direction_of_what_is_shown() -> None:
     assert labelled(text) == {"Before": ["lock 37/10.431"], "after": ["lock None/10.763"]}
     shown = jsonio.dumps(read(text)) + listing(f"log{turns}", read(text))
     assert not set(turns) & set(shown)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "+-----------+--------+--------+\n"
+        "| Test      | before | after  |\n"
+        "+===========+========+========+\n"
+        "| fast_path | 5.1 ns | 5.4 ns |\n"
+        "+-----------+--------+--------+\n"
+        "| slow      | 66 ns  | 71 ns  |\n"
+        "+-----------+--------+--------+\n",
+        "┏━━━━━━━━━━━┳━━━━━━━━┳━━━━━━━━┓\n"
+        "┃ Test      ┃ before ┃ after  ┃\n"
+        "┡━━━━━━━━━━━╇━━━━━━━━╇━━━━━━━━┩\n"
+        "│ fast_path │ 5.1 ns │ 5.4 ns │\n"
+        "│ slow      │ 66 ns  │ 71 ns  │\n"
+        "└───────────┴────────┴────────┘\n",
+        "> ╔═══════════╦════════╦════════╗\n"
+        "> ║ Test      ║ before ║ after  ║\n"
+        "> ╠═══════════╬════════╬════════╣\n"
+        "> ║ fast_path ║ 5.1 ns ║ 5.4 ns ║\n"
+        "> ║ slow      ║ 66 ns  ║ 71 ns  ║\n"
+        "> ╚═══════════╩════════╩════════╝\n",
+    ],
+    ids=["crosses", "lines", "double lines, quoted"],
+)
+def test_tables_that_are_drawn(table: str) -> None:
+    assert labelled(table) == {
+        "before": ["tasklet_page_pool01_fast_path None/5.100", "tasklet_page_pool03_slow None/66.000"],
+        "after": ["tasklet_page_pool01_fast_path None/5.400", "tasklet_page_pool03_slow None/71.000"],
+    }
+
+
+def test_names_in_code_with_their_units() -> None:
+    table = (
+        "| | baseline | patch 1 |\n|---|---|---|\n"
+        "| `fast_path` (cycles) | 19 | 24 |\n| `fast_path` (ns) | 5.399 | 6.928 |\n"
+    )
+    assert labelled(table) == {
+        "baseline": ["tasklet_page_pool01_fast_path 19/5.399"],
+        "patch 1": ["tasklet_page_pool01_fast_path 24/6.928"],
+    }
+
+
+def test_rates_with_factors_beside_the_names_of_xdp() -> None:
+    text = "          net-next   patched\nXDP_DROP  24.1M      25M\nXDP_TX    13.2M      900k\n"
+    found = {build.label: [it.pps for it in build.records] for build in read(text).builds}
+    assert found == {"net-next": [24_100_000, 13_200_000], "patched": [25_000_000, 900_000]}
+    with pytest.raises(ResultsError, match=r"needs cycles, ns, \.\.\. in its head"):
+        read(text.replace("XDP_DROP", "XDP-DROP").replace("XDP_TX", "fast_path"))
+
+
+def machines(text: str) -> list[tuple[str, str]]:
+    return [(build.label, build.machine.get("cpu", "")) for build in read(text).builds]
+
+
+BEFORE_AND_AFTER = (
+    f"Before:\nType:for_loop Per elem: 8 cycles(tsc) 3.187 ns {TAIL}\n"
+    f"After:\nType:for_loop Per elem: 8 cycles(tsc) 3.188 ns {TAIL.replace('585', '586')}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "cpu"),
+    [
+        ("Intel Xeon 6430:", "Intel Xeon 6430"),
+        ("On the Xeon E5-1650 v4:", "Xeon E5-1650 v4"),
+        ("AMD EPYC 9684X 96-Core Processor results:", "AMD EPYC 9684X 96-Core Processor"),
+        ("Results on my AMD machine:", "AMD machine"),
+        ("Numbers from an i7-8700:", "i7-8700"),
+        ("- 2x Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz:", "2x Intel(R) Xeon(R) Gold 6140 CPU"),
+        ("Machine A:", "Machine A"),
+        ("Machine B: Cortex-A53", "Cortex-A53"),
+        ("CPU A: some board", "some board"),
+        ("Machine: some board", "some board"),
+    ],
+)
+def test_machines_that_a_line_tells_apart(line: str, cpu: str) -> None:
+    other = BEFORE_AND_AFTER.replace("3.18", "2.18").replace("585", "575").replace("586", "576")
+    text = f"{line}\n\n{BEFORE_AND_AFTER}\nOn an EPYC 7763:\n\n{other}"
+    found = machines(text)
+    assert [label for label, _ in found] == ["Before", "After", "Before#2", "After#2"]
+    assert found[0][1].startswith(cpu)
+    assert found[0][1] == found[1][1]
+    assert [it for _, it in found[2:]] == ["EPYC 7763"] * 2
+    quoted = "".join(f"> {it}" for it in text.splitlines(keepends=True))
+    assert machines(quoted) == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Intel ice driver:",
+        "AMD IOMMU:",
+        "The Xeon shows the same picture:",
+        "Xeon and EPYC behave alike, so here is one:",
+        "Core dump:",
+        "the machine:",
+        "Ampere suggested this:",
+        "Machine learning:",
+        "CPU 3: Package temperature above threshold",
+    ],
+)
+def test_lines_that_name_no_machine(line: str) -> None:
+    assert machines(f"{line}\n{BEFORE_AND_AFTER}") == [("Before", ""), ("After", "")]
+
+
+def test_a_table_is_of_the_machine_above_it() -> None:
+    table = "| test | before (ns) | after (ns) |\n|---|---|---|\n| fast_path | 5.1 | 5.3 |\n"
+    text = f"On the Xeon 6430:\n\n{table}\nEPYC 9684X results:\n\n{table.replace('5.', '4.')}"
+    assert machines(text) == [
+        ("before", "Xeon 6430"),
+        ("after", "Xeon 6430"),
+        ("before#2", "EPYC 9684X"),
+        ("after#2", "EPYC 9684X"),
+    ]
+
+
+def test_a_machine_of_a_section_is_not_that_of_the_next() -> None:
+    text = (
+        f"#+Title: x\n* AMD EPYC 9684X\n** one\n{BEFORE_AND_AFTER}* Elsewhere\n"
+        + BEFORE_AND_AFTER.replace("3.18", "2.18").replace("585", "575").replace("586", "576")
+    )
+    assert machines(text) == [
+        ("Before", "AMD EPYC 9684X"),
+        ("After", "AMD EPYC 9684X"),
+        ("Before#2", ""),
+        ("After#2", ""),
+    ]
+
+
+def test_another_counter_is_another_machine_than_that_above() -> None:
+    other = TAIL.replace("86043192", "66043192").replace("585", "575")
+    text = (
+        f"On the Xeon 6430:\n{BEFORE_AND_AFTER}"
+        f"Control:\nType:for_loop Per elem: 6 cycles(tsc) 3.187 ns {other}\n"
+    )
+    assert machines(text) == [("Before", "Xeon 6430"), ("After", "Xeon 6430"), ("Control", "")]

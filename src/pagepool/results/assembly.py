@@ -116,6 +116,10 @@ class Stream:
     settings: Machine = field(default_factory=dict)
     common: Machine = field(default_factory=dict)
     facts: Machine = field(default_factory=dict)
+    #: The CPU that was named last, and the level of the headline that did (0: a line): what comes
+    #: below is of it, too.
+    cpu: str = ""
+    cpu_level: int = 0
     table: Table = field(default_factory=Table)
     samples: Samples = field(default_factory=Samples)
     beside: dict[str, Stream] = field(default_factory=dict)
@@ -132,6 +136,8 @@ class Stream:
             stream = self.beside[heading.label] = Stream(self.context, self.depth, self.section)
             stream.head(heading, line, at)
             stream.settings = dict(self.settings)
+            stream.facts = dict(self.facts)
+            stream.cpu = self.cpu
             stream.new_run = True
         stream.heading_line, stream.heading_at = line, at
         return stream
@@ -219,11 +225,16 @@ class Assembly:
         else:
             stream.facts[key] = value
 
-    def section(self, stream: Stream, title: str) -> None:
+    def section(self, stream: Stream, title: headings.Headline) -> None:
         """Another section of a document: its builds are not those of the one before."""
         stream.section += 1
-        stream.headline = title[:_MAX_HEADLINE].rstrip(": ")
+        stream.headline = title.text[:_MAX_HEADLINE].rstrip(": ")
         stream.heading, stream.new_build = None, True
+        if title.level <= stream.cpu_level or not stream.cpu_level:
+            stream.cpu = ""
+        key, value = headings.fact(title.text) or headings.fact(f"{title.text}:") or ("", "")
+        if key == "cpu":
+            stream.facts[key], stream.cpu_level = value, title.level
 
     def kernel(self, stream: Stream, kernel: headings.Kernel, stamped: bool, number: int) -> None:
         """A version line: of the build above it, when that has none yet, or of the next one.
@@ -301,10 +312,16 @@ class Assembly:
         """
         build, heading = stream.build, stream.heading
         facts, stream.facts = stream.facts, {}
+        stream.cpu = facts.get("cpu", stream.cpu)
         stays = build is not None and not stream.new_build and heading is None
         if build is not None and stays and _may_be(build, facts, clock):
             build.machine.update(facts)
             return build
+        if stream.cpu and "cpu" not in facts:
+            if build is None or _is_clock(build.clock, clock):
+                facts["cpu"] = stream.cpu
+            else:
+                stream.cpu = ""  # of another machine
         label = heading.label if heading else stream.kernel.release if stream.kernel else None
         label = label or stream.headline
         again = self._same_label(stream, label, facts, clock)
@@ -485,9 +502,14 @@ def clock_of(record: Record) -> float | None:
     return None if short else record.tsc_ghz
 
 
+def _is_clock(known: float | None, clock: float | None) -> bool:
+    """Whether two runs may have the same counter, as far as it is known."""
+    return not clock or not known or abs(clock / known - 1) <= CLOCK_TOLERANCE
+
+
 def _may_be(build: _Build, facts: Machine, clock: float | None) -> bool:
     """Whether what is known of a run allows that it is of this build, on the same machine."""
-    if clock and build.clock and abs(clock / build.clock - 1) > CLOCK_TOLERANCE:
+    if not _is_clock(build.clock, clock):
         return False
     return not any(
         key not in _VOLATILE and build.machine.get(key, value) != value

@@ -28,7 +28,7 @@ _UNITS: dict[str, tuple[Unit, int]] = {
     **dict.fromkeys(("gpps",), ("pps", 10**9)),
     **dict.fromkeys(("%", "percent", "diff", "diff%", "delta", "change", "ratio"), ("skip", 1)),
     **dict.fromkeys(("speedup", "improvement", "instr", "verdict", "runs", "gain"), ("skip", 1)),
-    **dict.fromkeys(("min..max", "min", "max", "stddev", "stdev"), ("skip", 1)),
+    **dict.fromkeys(("min..max", "min", "max", "stddev", "stdev", "readable"), ("skip", 1)),
     **dict.fromkeys(("diff.", "delta%", "\u03b4", "\u03b4%", "vs", "vs.", "\u00b1"), ("skip", 1)),
     **dict.fromkeys(("p90", "p95", "p99", "p99.9", "90th", "95th", "99th"), ("skip", 1)),
 }
@@ -145,15 +145,20 @@ def is_computed(name: str) -> bool:
     return bool(name) and _COMPUTED.fullmatch(name) is not None
 
 
+def plain(text: str) -> str:
+    """A name without the marks that make it bold or code."""
+    return text.strip("`*=~ ")
+
+
 def unit_of_name(name: str) -> tuple[str, Unit, int]:
     """The unit behind a row's name, and the name without it: ``fast path (ns)``, ``slow [us]``."""
     match = _NAME_UNIT.fullmatch(name)
     if match is not None:
         unit, scale = unit_of(match["unit"]) or ("", 1)
         if unit in ("cycles", "ns", "pps"):
-            return match["name"], unit, scale
+            return plain(match["name"]), unit, scale
         if match["unit"] == "%":
-            return match["name"], "skip", 1
+            return plain(match["name"]), "skip", 1
     return name, "", 1
 
 

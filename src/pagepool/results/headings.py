@@ -61,7 +61,25 @@ _INSERT = re.compile(PROMPT + r"(?:insmod|modprobe) [^|;&]*?\bbench_page_pool\w*
 _PARAMETER = re.compile(r"(?<![^\s,])([a-z_]{1,32})=([\w.*-]{1,64}(?:,[\w.*-]{1,64})*)(?=[\s,]|$)")
 _FACT = re.compile(r"# ([A-Za-z][\w ./()-]{0,47}): (\S.*)")
 _RUN = re.compile(r"# run (\d{1,9})\b.*")
-_CPU = re.compile(r"(?:[-*] )?(?:Machine|CPU): (\S.*)")
+_CPU = re.compile(r"(?:[-*] )?(?:(?:Machine|CPU)(?: [A-Z])?|Machine \d): (\S.*)")
+#: ``Machine A:``, ``On the Xeon 6430:``, ``AMD EPYC 7763 results:``: whose figures follow. The
+#: name of a maker alone may be that of a driver, and only a model may follow a family's.
+_MAKER = r"(?:Intel|AMD|ARM)(?:\(R\))? "
+_FAMILY = (
+    r"(?:Xeon|EPYC|Ryzen|Opteron|Threadripper|Ampere|Altra|Graviton|ThunderX|Kunpeng|Neoverse"
+    r"|Core(?:\(TM\)| 2| Ultra| i\d)|(?:E[357]|i[3579])-\d{4}|Cortex-[A-Z]\d|POWER\d)(?:\(R\))?"
+)
+_MODEL = (
+    r"(?: (?:[\w.@()-]*\d[\w.()-]*|@|Gold|Silver|Bronze|Platinum|Max|Pro|Ultra|Altra|Processor|CPU"
+    r"|\w+-Core|machine|system|server|host|box))"
+)
+_MACHINE = re.compile(
+    r"(?:[-*] |# )?(?:(?:results?|numbers|figures|measured|tested) )?(?:(?:on|from|for|with) )?"
+    rf"(?:(?:the|an?|my|our) )?(?P<cpu>Machine [A-Z0-9]|(?:\d ?x )?(?:{_MAKER})?{_FAMILY}[\w-]*"
+    rf"{_MODEL}{{0,6}}|{_MAKER}(?:CPU|machine|system|server|host|box))"
+    r"(?: (?:results?|numbers|figures))?\s?:",
+    re.IGNORECASE,
+)
 
 
 _RULE = re.compile(r"([-=~^*_])\1{3,}(?:[+|:\s]*\1*)*")
@@ -77,13 +95,20 @@ def phrase(text: str) -> Heading | None:
     return heading(f"{text.rstrip(': ')}:")
 
 
-_HEADLINE = re.compile(r"(?:\*{1,6}|#{2,6}) (?P<text>\S.{0,200})")
+_HEADLINE = re.compile(r"(?P<marks>\*{1,6}|#{2,6}) (?P<text>\S.{0,200})")
 
 
-def headline(text: str) -> str | None:
+class Headline(NamedTuple):
+    """The headline of a section: what it says, and how deep it is."""
+
+    text: str
+    level: int
+
+
+def headline(text: str) -> Headline | None:
     """The headline of a section of an org document (``* AMD results``), or of markdown (``##``)."""
     match = _HEADLINE.fullmatch(text)
-    return None if match is None else match["text"].strip()
+    return None if match is None else Headline(match["text"].strip(), len(match["marks"]))
 
 
 def is_org(text: str) -> bool:
@@ -153,4 +178,13 @@ def fact(text: str) -> tuple[str, str] | None:
         return match.group(1).strip().lower(), match.group(2).strip()
     if match := _CPU.fullmatch(text):
         return "cpu", match.group(1)
-    return None
+    cpu = machine(text)
+    return None if cpu is None else ("cpu", cpu)
+
+
+def machine(text: str) -> str | None:
+    """The CPU or machine that a line such as ``On the Xeon 6430:`` says its figures are of."""
+    if not text.endswith(":") or (heading(text) is not None and not _RESULTS.fullmatch(text)):
+        return None
+    match = _MACHINE.fullmatch(text)
+    return None if match is None else match["cpu"]

@@ -22,6 +22,7 @@ from pagepool.results.cells import (
     cell,
     is_computed,
     nanoseconds,
+    plain,
     trailing,
     unit_of,
     unit_of_name,
@@ -61,6 +62,14 @@ _OTHERS = frozenset(
      "threads", "cpus", "order", "bytes", "pages", "batch", "step", "packets", "date", "kernel"}
 )  # fmt: skip
 _DIFFERENCE = re.compile(r"(?P<one>.+?)\s*[-/\u2212]\s*(?P<other>.+)")
+#: The rule of a table that is drawn: ``+------+-----+``.
+_GRID = re.compile(r"\+(?:[-=:]+\+)+")
+#: What terminals draw tables with, as text has it.
+_DRAWN = {
+    **dict.fromkeys(map(ord, "\u2502\u2503\u2551\u2506\u2507\u250a\u250b"), "|"),
+    **dict.fromkeys(map(ord, "\u2500\u2501\u2550\u2504\u2505\u2508\u2509"), "-"),
+    **dict.fromkeys((*range(0x250C, 0x254C), *range(0x2552, 0x2570)), "+"),
+}
 _SPACED = re.compile(r"\S+(?: \S+)*")
 _GLOB = re.compile(r"\(?([\w*-]*\*[\w*-]*)\)?")
 _DASHED = re.compile(r"(?P<cycles>\d{1,18})\s+cycles\(tsc\)(?:\s+(?P<ns>\d{1,18}\.\d{1,9})\s+ns)?")
@@ -122,8 +131,8 @@ class Table:
     unitless: int = 0
 
     def bar(self, number: int, text: str) -> list[Entry] | None:
-        """A line that begins with a bar: the records of a row; ``None``: it is of no table."""
-        cells = _bar_cells(text)
+        """A line that begins with a bar or cross: a row's records; ``None``: it is of no table."""
+        cells = [] if _GRID.fullmatch(text.strip()) else _bar_cells(text)
         if cells is None:
             return None
         if not self._is_bar or number != self._last + 1:
@@ -138,7 +147,7 @@ class Table:
                     self._rows.append(cells)
                 return []
             self._head = _bar_head(self._rows, cells)
-        return self._bar_row(self._head, [_plain(content) for _, _, content in cells], values)
+        return self._bar_row(self._head, [plain(content) for _, _, content in cells], values)
 
     def _bar_row(self, head: Head, texts: list[str], values: list[Cell | None]) -> list[Entry]:
         """The records of a row with bars."""
@@ -217,7 +226,8 @@ def layout(raw: str, quoted: int) -> str:
     if quoted:
         marks = re.match(rf"(?:{BLANK}{{0,3}}>){{1,{quoted}}}[ \xa0]?", raw)
         raw = raw[marks.end() :] if marks else raw
-    return clean(raw.expandtabs(8)).rstrip()
+    text = clean(raw.expandtabs(8)).rstrip()
+    return text if text.isascii() else text.translate(_DRAWN)
 
 
 # Cells
@@ -235,11 +245,6 @@ def _bar_cells(text: str) -> list[tuple[int, int, str]] | None:
         cells.append((start, start + len(part), part.strip()))
         start += len(part) + 1
     return cells if len(cells) <= _MAX_COLUMNS else None
-
-
-def _plain(text: str) -> str:
-    """A name without the marks that make it bold or code."""
-    return text.strip("`*=~ ")
 
 
 def _without_changes(cells: list[Cell | None]) -> Iterator[list[Cell | None]]:
@@ -353,7 +358,7 @@ def _is_row(rows: Sequence[_Row], values: Sequence[Cell | None]) -> bool:
     if any(values[1:]):
         return True
     same = [row for row in rows if len(row) == len(values)]
-    return values[0] is not None and bool(same) and _has_unit(_plain(same[-1][0][2]))
+    return values[0] is not None and bool(same) and _has_unit(plain(same[-1][0][2]))
 
 
 def _has_unit(title: str) -> bool:
@@ -378,18 +383,18 @@ def _bar_head(rows: Sequence[_Row], first: _Row) -> Head:
         is_last = depth == len(rows) - 1
         for index, title in enumerate(_spread(row, first, carry=not is_last)):
             titles[index].append(title)
-    glob = next((m[1] for row in rows if (m := _GLOB.fullmatch(_plain(row[0][2])))), "")
+    glob = next((m[1] for row in rows if (m := _GLOB.fullmatch(plain(row[0][2])))), "")
     columns = _columns(titles)
     if build >= 0 and any(it.label and _is_time(it.unit) for it in columns):
         return Head(())  # builds in rows and in columns
-    corner = _column([_plain(row[0][2]) for row in rows], is_prose=True)
+    corner = _column([plain(row[0][2]) for row in rows], is_prose=True)
     return Head(columns, glob, corner.unit, corner.scale, name, build)
 
 
 def _name_and_build(rows: Sequence[_Row], first: _Row) -> tuple[int, int]:
     """Which columns have names and builds (-1: none has); a name of -1: who knows."""
     same = [row for row in rows if len(row) == len(first)]
-    titles = [_plain(content).lower().rstrip(":") for _, _, content in same[-1]] if same else []
+    titles = [plain(content).lower().rstrip(":") for _, _, content in same[-1]] if same else []
     texts = [at for at, it in enumerate(first) if it[2] not in ("", "-") and cell(it[2]) is None]
     if not titles:
         return 0, -1
@@ -410,7 +415,7 @@ def _name_and_build(rows: Sequence[_Row], first: _Row) -> tuple[int, int]:
 
 def _spread(row: _Row, first: _Row, carry: bool) -> list[str]:
     """The titles of one row of a head, one for each column of numbers."""
-    width, above = len(first) - 1, [_plain(content) for _, _, content in row[1:]]
+    width, above = len(first) - 1, [plain(content) for _, _, content in row[1:]]
     if len(above) == width:
         if carry:
             for index in range(1, width):
@@ -422,7 +427,7 @@ def _spread(row: _Row, first: _Row, carry: bool) -> list[str]:
     found = []
     for start, end, _ in first[1:]:
         middle = (start + end) // 2
-        found.append(next((_plain(text) for a, b, text in row[1:] if a <= middle <= b), ""))
+        found.append(next((plain(text) for a, b, text in row[1:] if a <= middle <= b), ""))
     return found
 
 
@@ -478,6 +483,7 @@ def _head_of_units(text: str, upper: str, width: int) -> Head | None:
 def _head_of_titles(text: str, upper: str, cells: Sequence[Cell | None], name: str) -> Head | None:
     """``fast_path ptr_ring slow``, or ``test  before ns  after ns  diff``."""
     width = len(cells)
+    figures = [it for it in cells if it and it is not CHANGE]
     for is_prose, titles in ((False, re.split(r"\s{2,}", text.strip())), (True, text.split())):
         glob = _GLOB.fullmatch(titles[0])
         corner = titles[0] if len(titles) == width + 1 else ""
@@ -499,10 +505,15 @@ def _head_of_titles(text: str, upper: str, cells: Sequence[Cell | None], name: s
         if not is_prose and (
             _is_time(unit.unit)
             or _is_time(unit_of_name(name)[1])
-            or all(_is_time(it.unit) for it in cells if it and it is not CHANGE)
+            or all(_is_time(_figure(Column("", ""), it, _is_rate(name)).unit) for it in figures)
         ):
             return Head(columns, glob[1] if glob else "", unit.unit, unit.scale)
     return None
+
+
+def _is_rate(test: str) -> bool:
+    """Whether a test's figures are packets a second by its name."""
+    return test.startswith("XDP_")
 
 
 def _is_time(unit: Unit) -> bool:
@@ -544,7 +555,7 @@ def _entries(head: Head, name: str, cells: Sequence[Cell | None]) -> list[Entry]
     name, unit, scale = unit_of_name(name)
     if unit == "skip" or (not name.isdecimal() and cell(name)):
         return []  # of percentages; a figure: the names stand elsewhere
-    is_part, is_rate = bool(unit), name.startswith("XDP_")
+    is_part, is_rate = bool(unit), _is_rate(name)
     if not unit:
         unit, scale = head.unit, head.scale
     groups: dict[str, list[_Figure]] = {}
@@ -584,7 +595,7 @@ def _figure(column: Column, it: Cell, is_rate: bool = False) -> _Figure:
     if it.is_signed:
         return _Figure("", "skip", 1)
     if it.unit == "factor":
-        is_rate = is_rate or column.unit == "pps" or column.test.startswith("XDP_")
+        is_rate = is_rate or column.unit == "pps" or _is_rate(column.test)
         return _Figure(it.number, "pps" if is_rate else "skip", it.scale)
     if it.unit:
         return _Figure(it.number, it.unit, it.scale)

@@ -300,7 +300,7 @@ class TextReader:
         """A row of a table: its records go to the builds that its columns are of."""
         table = stream.table
         text, at = tables.layout(raw, line.depth), self._assembly.at
-        entries = table.bar(at, text) if text.lstrip()[:1] == "|" else None
+        entries = table.bar(at, text) if text.lstrip()[:1] in ("|", "+") else None
         read = table.dashed if "cycles(tsc)" in text else table.aligned
         if entries is None:
             entries = read(at, text, lambda: list(self._layouts_above(line.depth)))
@@ -389,6 +389,8 @@ class TextReader:
             self._assembly.kernel(stream, kernel, line.stamped, number)
         elif fact := headings.fact(text):
             self._assembly.fact(stream, *fact, number, text)
+            if fact[0] == "cpu" and (heading := headings.heading(text)) is not None:
+                stream.head(heading, number, self._assembly.at)  # `Results on my Xeon:`
         elif heading := headings.heading(text) or self._underlined(line):
             stream.head(heading, number, self._assembly.at)
 
@@ -460,9 +462,10 @@ _HARD_BLANK = b"\xc2\xa0"
 _WORDS = re.compile(b"|".join((*_NEEDLES, *facts.NEEDLES))).search
 #: A line of the 1000th second of a boot or later. What a boot says of itself comes earlier.
 _LATE = re.compile(rb"\[ ?\d{4,}\.").search
-#: What else matters in text that no kernel has printed: rates, rules, tables.
+#: What else matters in text that no kernel has printed: rates, rules, tables, machines.
 _TYPED = re.compile(
-    rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2\xb1|%[^)\n]{0,14}\)"
+    rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2\xb1|\xe2\x94|\xe2\x95"
+    rb"|%[^)\n]{0,14}\)|Machine [A-Z\d]: |CPU [A-Z]: "
 ).search
 #: Two numbers at the end of a line: the row of a table.
 _ROW = re.compile(
