@@ -729,8 +729,14 @@ def test_nothing_turns_the_direction_of_what_is_shown() -> None:
 )
 def test_tables_that_are_drawn(table: str) -> None:
     assert labelled(table) == {
-        "before": ["tasklet_page_pool01_fast_path None/5.100", "tasklet_page_pool03_slow None/66.000"],
-        "after": ["tasklet_page_pool01_fast_path None/5.400", "tasklet_page_pool03_slow None/71.000"],
+        "before": [
+            "tasklet_page_pool01_fast_path None/5.100",
+            "tasklet_page_pool03_slow None/66.000",
+        ],
+        "after": [
+            "tasklet_page_pool01_fast_path None/5.400",
+            "tasklet_page_pool03_slow None/71.000",
+        ],
     }
 
 
@@ -839,3 +845,46 @@ def test_another_counter_is_another_machine_than_that_above() -> None:
         f"Control:\nType:for_loop Per elem: 6 cycles(tsc) 3.187 ns {other}\n"
     )
     assert machines(text) == [("Before", "Xeon 6430"), ("After", "Xeon 6430"), ("Control", "")]
+
+
+def load(fast: int, slow: int) -> str:
+    """One load of a module: two tests, in picoseconds an element."""
+    return "bench_page_pool_simple: Loaded\n" + "".join(
+        f"time_bench: Type:{name} Per elem: {ps * 36 // 10**4} cycles(tsc) {ps / 1000:.3f} ns "
+        f"(step:0) - (measurement period time:0.{ps * 10**4:09} sec time_interval:{ps * 10**4})"
+        f" - (invoke count:10000000 tsc_interval:{ps * 36000})\n"
+        for name, ps in (("tasklet_page_pool01_fast_path", fast), ("lock", slow))
+    )
+
+
+def shape(text: str) -> list[tuple[str, list[int]]]:
+    return [(build.label, [len(run.records) for run in build.runs]) for build in read(text).builds]
+
+
+def test_a_table_names_the_runs_of_the_log_below_it() -> None:
+    table = "| test | before ns | after ns |\n|---|---|---|\n| fast_path | 5.399 | 6.928 |\n"
+    loads = f"\n{load(5399, 13514)}\n{load(6928, 13500)}"
+    assert shape(table + loads) == [("before", [2]), ("after", [2])]
+    assert shape(loads + table) == [("before", [2]), ("after", [2])]
+    found = oddities(table + loads)
+    assert [(line, text[:24]) for line, _, text in found if "this run" in text] == [
+        (6, "this run is of 'before',"),
+        (10, "this run is of 'after', "),
+    ]
+    quote = "".join(f"> {line}" for line in table.splitlines(keepends=True))
+    assert shape(quote + loads) == [("before", [2]), ("after", [2])]
+
+
+def test_a_log_keeps_what_it_is_called_and_what_two_builds_claim() -> None:
+    table = "| test | before ns | after ns |\n|---|---|---|\n| fast_path | 5.399 | 6.928 |\n"
+    named = f"\nvanilla:\n{load(5399, 13514)}\npatched:\n{load(6928, 13500)}"
+    assert shape(table + named) == [("vanilla", [2]), ("patched", [2])]
+    claimed = (
+        "For tasklet_page_pool01_fast_path before this patchset:\n19 cycles(tsc) 5.399 ns\n\n"
+        "For tasklet_page_pool01_fast_path after this patchset:\n19 cycles(tsc) 5.399 ns\n\n"
+    )
+    assert [it for it in shape(claimed + load(5399, 13514)) if it[1] == [2]] == [("log", [2])]
+    # Another mail of an archive is another text.
+    head = "From a@b Mon Jan  1 00:00:00 2024\nFrom: a@b\nSubject: x\n\n"
+    mails = f"{head}{table}\n{head}{load(5399, 13514)}\n{load(6928, 13500)}"
+    assert [label for label, _ in shape(mails)] == ["log-2"]

@@ -426,7 +426,8 @@ class Assembly:
             for build, run in every
         ]
         gone: set[int] = set()
-        for copy in copies.find(places):
+        found = copies.find(places)
+        for copy in found:
             build, run = every[copy.run]
             source, original = every[copy.of]
             gone.add(id(run))
@@ -443,11 +444,42 @@ class Assembly:
                 self.oddities.append(
                     Oddity(build.context.file, line, text, "warning", "contradiction")
                 )
+        self._name_logs(every, found)
         order = {build.context.file: at for at, (build, _) in enumerate(reversed(every))}
         self._copies.sort(key=lambda copy: (-order.get(copy[0][0], 0), copy[0][1]))
         for build in self._builds:
             build.runs = [run for run in build.runs if id(run) not in gone]
         self._builds = [build for build in self._builds if build.runs]
+
+    def _name_logs(self, every: list[tuple[_Build, _Run]], found: list[copies.Copy]) -> None:
+        """Runs of a log that nobody named are of the build whose table or sentence repeats them.
+
+        ``For fast_path after this patchset: 27.496 ns`` above three loads: that of the load which
+        says 27.496, too, is the patched one. Only in one text, and where one build claims a run.
+        """
+        claims: dict[int, dict[int, int]] = {}
+        for copy in found:
+            build, run = every[copy.run]
+            source, _ = every[copy.of]
+            if (
+                run.is_said
+                and build.heading is not None
+                and source.label is None
+                and source.context.number == build.context.number
+                and _is_clock(build.clock, source.clock)
+            ):
+                claims.setdefault(copy.of, {}).setdefault(id(build), copy.run)
+        for of, claim in claims.items():
+            if len(claim) != 1:
+                continue
+            build, said = every[next(iter(claim.values()))]
+            source, run = every[of]
+            source.runs.remove(run)
+            build.runs.insert(build.runs.index(said), run)
+            build.clock = build.clock or source.clock
+            build.machine = {**source.machine, **build.machine}
+            text = f"this run is of {build.label!r}, whose figures at line {said.line} are its own"
+            self.odd(run.line, "note", "named", text)
 
     def _result(self) -> tuple[Build, ...]:
         depths: dict[int, int] = {}
