@@ -218,7 +218,7 @@ def _in(it: Judgement, pair: Pair) -> Interval | None:
 def _exactly(row: Row, controls: float, withheld: str) -> Row:
     """Where only instructions were counted: any difference is one, if it can be judged.
 
-    ``controls``: by how many instructions a control moved at most.
+    ``controls``: by how many instructions a control moved at most; it is said, and decides nothing.
     """
     pair = row.metrics.get("instructions")
     if row.is_control or pair is None or pair.before is None or pair.after is None:
@@ -237,9 +237,8 @@ def _exactly(row: Row, controls: float, withheld: str) -> Row:
     change = statistics.change_percent(before.exact, after.exact)
     exact = None if change is None else Interval(change, change, change)
     why = "runs of one build count unlike numbers" if kind == "unstable" else ""
-    # What is compiled otherwise where the pool has no part may be so in this loop, too.
-    if controls and kind != "unstable" and abs(moved_instructions(row)) <= controls:
-        behind = ", this did not" if kind == "same" else ""
-        kind, why = "inconclusive", f"a control moved by {controls:.3f} instructions{behind}"
+    # It is a difference; but what is compiled otherwise where the pool has no part may be so here.
+    if kind in ("slower", "faster") and abs(moved_instructions(row)) <= controls:
+        why = f"a control moved by {controls:.3f} instructions"
     said = Verdict(kind=kind, method="exact", why=why, percent=exact)
     return msgspec.structs.replace(row, verdict=said)
