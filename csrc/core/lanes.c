@@ -5,6 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the consumer reads at a refill is on no line that a put writes: a put writes tail, and at
+ * each batch published. */
+_Static_assert(offsetof(struct pp_lane, tail) >= offsetof(struct pp_lane, dying) + PP_CACHELINE &&
+		       offsetof(struct pp_lane, published) >=
+			       offsetof(struct pp_lane, sync_bytes) + PP_CACHELINE &&
+		       offsetof(struct pp_lane, head) >=
+			       offsetof(struct pp_lane, published) + PP_CACHELINE,
+	       "lines of a lane that are written by one side only");
+
 _Thread_local struct pp_my_lanes pp_my_lanes;
 
 static pthread_key_t thread_exit_key;
@@ -223,6 +232,16 @@ void pp_lane_overflow(struct page_pool *pool, struct pp_lane *lane, struct pp_pa
 		else
 			pp_pool_refuse(pool, pages[i]);
 	}
+}
+
+void pp_lane_put_otherwise(struct page_pool *pool, struct pp_page *page)
+{
+	struct pp_lane *lane = pp_lane_mine(pool);
+
+	if (lane)
+		pp_lane_put(pool, lane, &page, 1);
+	else
+		pp_pool_recycle_in_ring(pool, &page, 1);
 }
 
 /* ---- take out ---------------------------------------------------------------------------------

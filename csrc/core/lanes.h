@@ -43,6 +43,8 @@ PP_COLD struct pp_lane *pp_lane_find(struct page_pool *pool);
 /* The lane was found full: what does not fit still leaves the pool. */
 PP_COLD void pp_lane_overflow(struct page_pool *pool, struct pp_lane *lane, struct pp_page **pages,
 			      size_t n);
+/* A page that pp_lane_put_one() has no place for as it is. */
+PP_COLD void pp_lane_put_otherwise(struct page_pool *pool, struct pp_page *page);
 /* The pool was destroyed meanwhile, and may be gone: what is left in the lane leaves it. */
 PP_COLD void pp_lane_retract(struct page_pool *pool, struct pp_lane *lane);
 /* Consumer: up to n pages into pages[]; how many. *wrong: one of another node, which ends it; it
@@ -62,13 +64,19 @@ struct pp_lanes_sum {
 
 struct pp_lanes_sum pp_lanes_sum(const struct page_pool *pool);
 
-static inline struct pp_lane *pp_lane_mine(struct page_pool *pool)
+/* The calling thread's lane to a pool, if it is one of those that it used last. */
+static inline struct pp_lane *pp_lane_recent(const struct page_pool *pool)
 {
 	struct pp_lane *lane = pp_my_lanes.recent[pool->id % 8];
 
-	if (likely(lane && lane->pool == pool->id))
-		return lane;
-	return pp_lane_find(pool);
+	return likely(lane && lane->pool == pool->id) ? lane : NULL;
+}
+
+static inline struct pp_lane *pp_lane_mine(struct page_pool *pool)
+{
+	struct pp_lane *lane = pp_lane_recent(pool);
+
+	return likely(lane) ? lane : pp_lane_find(pool);
 }
 
 static inline uint64_t pp_lane_entry(const struct page_pool *pool, const struct pp_page *page,
@@ -86,6 +94,18 @@ static inline void pp_lane_advance(struct pp_lane *lane, uint64_t before, uint64
 	pp_store_release(&lane->tail, tail);
 	if (unlikely((before ^ tail) & ~(uint64_t)(PP_LANE_BATCH - 1)))
 		pp_store_release(&lane->published, tail & ~(uint64_t)(PP_LANE_BATCH - 1));
+}
+
+/* Thread, after it has put something in: whether the pool was destroyed meanwhile. It may be gone.
+ */
+static inline void pp_lane_look_back(struct page_pool *pool, struct pp_lane *lane)
+{
+	/* Not before the store to tail; of the processor destroy's barrier sees to that. */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	/* relaxed: what it decides is settled under the lane's lock, and pp_lane_retract() looks
+	 * again. */
+	if (unlikely(pp_load_relaxed(&lane->dying)))
+		pp_lane_retract(pool, lane);
 }
 
 /* Anyone who has a lane: n pages that nobody else has any part in. The pool may be gone afterwards.
@@ -118,12 +138,33 @@ static inline void pp_lane_put(struct page_pool *pool, struct pp_lane *lane, str
 	pp_lane_advance(lane, before, tail);
 	if (unlikely(i < n))
 		pp_lane_overflow(pool, lane, pages + i, n - i);
-	/* Not before the store to tail; of the processor destroy's barrier sees to that. */
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	/* relaxed: what it decides is settled under the lane's lock, and pp_lane_retract() looks
-	 * again. The pool may be gone. */
-	if (unlikely(pp_load_relaxed(&lane->dying)))
-		pp_lane_retract(pool, lane);
+	pp_lane_look_back(pool, lane);
+}
+
+/*
+ * The same with one page, and in the common case only: it is what most puts are, so each of its
+ * ends is a tail call, and no register is saved.
+ */
+static inline void pp_lane_put_one(struct page_pool *pool, struct pp_page *page)
+{
+	struct pp_lane *lane = pp_lane_recent(pool);
+	uint16_t held;
+	uint64_t tail;
+
+	if (unlikely(!lane)) {
+		pp_lane_put_otherwise(pool, page);
+		return;
+	}
+	tail = lane->tail;
+	/* relaxed, both: as in pp_lane_put(). */
+	held = pp_load_relaxed(pp_held(pool, page));
+	if (unlikely(!held || tail - lane->head_seen >= lane->size)) {
+		pp_lane_put_otherwise(pool, page);
+		return;
+	}
+	pp_store_relaxed(&lane->entries[tail & lane->mask], pp_lane_entry(pool, page, held));
+	pp_lane_advance(lane, tail, tail + 1);
+	pp_lane_look_back(pool, lane);
 }
 
 #endif

@@ -613,12 +613,7 @@ void pp_pool_recycle_in_ring(struct page_pool *pool, struct pp_page **pages, siz
 
 static PP_NOINLINE void recycle_one_in_lane(struct page_pool *pool, struct pp_page *page)
 {
-	struct pp_lane *lane = pp_lane_mine(pool);
-
-	if (likely(lane))
-		pp_lane_put(pool, lane, &page, 1);
-	else
-		recycle_in_ring(pool, &page, 1, NULL);
+	pp_lane_put_one(pool, page);
 }
 
 /* Anyone: n pages go to the consumer as the design has it, or leave the pool. */

@@ -245,14 +245,16 @@ struct pp_ring {
  * metadata, which is in the cache of whoever put it. See lanes.h.
  */
 struct pp_lane {
+	/* constant, but for dying: what both sides read for every page, so it is on no line that
+	 * either of them writes */
+	uint64_t *entries PP_APART;
+	uint32_t size; /* how many may be in it */
+	uint32_t mask; /* places for entries, less 1 */
+	uint32_t pool; /* id */
+	bool dying;    /* the pool was destroyed; consumer writes it once, atomic */
 	/* its thread; read by anyone, atomic */
 	uint64_t tail PP_APART; /* entries ever put in */
 	uint64_t head_seen;     /* head, when it was last looked at */
-	uint64_t *entries;      /* constant */
-	uint32_t size;          /* how many may be in it; constant */
-	uint32_t mask;          /* places for entries, less 1; constant */
-	uint32_t pool;          /* id; constant */
-	bool dying;             /* the pool was destroyed; consumer writes it once, atomic */
 	uint64_t ring_full;     /* calls that found no room */
 	uint64_t syncs;         /* pages synced for the device, and bytes */
 	uint64_t sync_bytes;
