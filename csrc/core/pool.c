@@ -819,6 +819,23 @@ static PP_NOINLINE size_t put_some(struct page_pool *pool, struct pp_page **page
 				pool->pages[cached + i] = page;
 		}
 		pp_store_release(&cache->pushed, pushed + i);
+	} else if (likely(!(mine & PP_OWNER_SPECIAL))) {
+		/* As they are, where none needs a look; the pool may be gone with the last one. */
+		while (i < n) {
+			size_t end = n - i > BULK ? i + BULK : n, plain = i;
+
+			/* relaxed: see page_pool_get_pp(). */
+			while (plain < end &&
+			       likely(pp_load_relaxed(&pages[plain]->owner) == mine &&
+				      pp_page_can_recycle(pages[plain])))
+				plain++;
+			if (unlikely(plain < end))
+				break;
+			recycle_elsewhere(pool, pages + i, end - i, NULL);
+			i = end;
+		}
+		if (likely(i == n))
+			return 0;
 	}
 	for (; i < n; i++) {
 		struct pp_page *page = pages[i];
