@@ -43,8 +43,11 @@ struct cross {
 	void *batches[CROSS_DEPTH][CROSS_BATCH] __attribute__((aligned(128)));
 };
 
-static inline void cross_relax(void)
+/* Pauses seldom: a hypervisor takes a CPU away from who does nothing but pause. */
+static inline void cross_relax(unsigned *spins)
 {
+	if (++*spins % 128)
+		return;
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -57,6 +60,7 @@ static inline __attribute__((always_inline)) uint64_t cross_run(struct cross *cr
 								cross_get *get)
 {
 	uint64_t sent = cross->sent, back = sent, start = sent, end = sent + turns;
+	unsigned spins = 0;
 
 	__atomic_store_n(&cross->until, end, __ATOMIC_RELAXED); /* ordered by the semaphore */
 	sem_post(&cross->go);
@@ -68,7 +72,7 @@ static inline __attribute__((always_inline)) uint64_t cross_run(struct cross *cr
 
 			/* Others are under way, or in the other one's cache: they come. */
 			if (!all_back)
-				cross_relax();
+				cross_relax(&spins);
 			else if (!get(cross->pool, objects))
 				break;
 			else
@@ -79,7 +83,7 @@ static inline __attribute__((always_inline)) uint64_t cross_run(struct cross *cr
 			/* acquire: the batch was read before it is overwritten. */
 			back = __atomic_load_n(&cross->back, __ATOMIC_ACQUIRE);
 			if (sent - back == CROSS_DEPTH)
-				cross_relax();
+				cross_relax(&spins);
 		}
 		memcpy(cross->batches[sent % CROSS_DEPTH], all, sizeof(objects));
 		/* release: the batch is there. */
@@ -88,7 +92,7 @@ static inline __attribute__((always_inline)) uint64_t cross_run(struct cross *cr
 out:
 	__atomic_store_n(&cross->until, sent, __ATOMIC_RELEASE);
 	while (__atomic_load_n(&cross->back, __ATOMIC_ACQUIRE) != sent)
-		cross_relax();
+		cross_relax(&spins);
 	return sent - start;
 }
 
@@ -96,6 +100,7 @@ out:
 static inline __attribute__((always_inline)) void *cross_back(struct cross *cross, cross_put *put)
 {
 	uint64_t back = 0;
+	unsigned spins = 0;
 
 	cross->error = cross->enter ? cross->enter() : 0;
 	sem_post(&cross->ready);
@@ -108,7 +113,7 @@ static inline __attribute__((always_inline)) void *cross_back(struct cross *cros
 			void *objects[CROSS_BATCH];
 
 			if (__atomic_load_n(&cross->sent, __ATOMIC_ACQUIRE) == back) {
-				cross_relax();
+				cross_relax(&spins);
 				continue;
 			}
 			memcpy(objects, cross->batches[back % CROSS_DEPTH], sizeof(objects));
