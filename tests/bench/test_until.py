@@ -28,6 +28,7 @@ from pagepool.bench import (
     Started,
     Warned,
     WorkerDied,
+    _workloads,
     run_rounds,
 )
 from pagepool.bench.protocol import (
@@ -37,6 +38,8 @@ from pagepool.bench.protocol import (
     Done,
     Failed,
     Job,
+    Play,
+    Played,
     Pools,
     Request,
     Setup,
@@ -433,6 +436,108 @@ def test_controls_alone_decide_nothing(made: type[Made], run: Run) -> None:
     result = run("simple", "--tests", "lock", "--design", "ring,ours", "--until-decided")
     assert result.status == 1
     assert "only tests that do not touch the pool: there is nothing to decide" in result.err[0]
+
+
+# Workloads
+
+
+class Packets(FakeWorker):
+    """A worker whose workloads take as long as a function says."""
+
+    played: list[tuple[str, int]]
+    ns: Callable[[str, int, random.Random], float]
+    rng: random.Random
+
+    def ask(self, request: Request, doing: str) -> Answer:
+        if isinstance(request, Setup):
+            return READY
+        assert isinstance(request, Play)
+        packets = request.knobs["packets"]
+        Packets.played.append((request.design, packets))
+        outcome = _workloads.run(
+            request.workload, {**request.knobs, "polls": 50}, design=request.design, seed=1
+        )
+        interval = int(Packets.ns(request.design, packets, Packets.rng) * outcome.counts["packets"])
+        return Played(outcome._replace(time_interval_ns=interval * 10**3), 1.0)
+
+
+@pytest.fixture
+def packets(monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker]) -> type[Packets]:
+    monkeypatch.setattr("pagepool.bench.workload.Worker", Packets)
+    Packets.played, Packets.rng = [], random.Random(1)
+    Packets.ns = staticmethod(
+        # With 4 packets a poll list is slower, with 8 the same, with 12 nobody knows.
+        lambda design, packets, rng: noisy(
+            rng,
+            70.0 if (design, packets) == ("list", 4) else 50.0,
+            WIDE if packets == 12 else 0.002,
+        )
+    )
+    return Packets
+
+
+XDP = ["workload", "xdp-drop", "--sweep", "packets=4..12:4"]
+UNTIL_XDP = [*XDP, "--design", "ring,list", "--until-decided"]
+
+
+def test_a_workload_until_it_is_decided(packets: type[Packets], run: Run, tmp_path: Path) -> None:
+    saved = tmp_path / "x.json"
+    result = run(*UNTIL_XDP, "--max-runs", "14", "--json", str(saved), "--fail-on", "slower:5")
+    assert result.status == 1
+    table = result.out.partition("before:")[0].splitlines()
+    rows = {line.split()[1]: line.split()[-1] for line in table if line.startswith("workload_")}
+    assert rows == {"packets=4": "slower", "packets=8": "same", "packets=12": "inconclusive"}
+    looks = plan(3, 14)
+    runs = [packets.played.count((design, n)) for n in (4, 8, 12) for design in ("ring", "list")]
+    assert runs == [looks.at[0]] * 4 + [looks.at[-1]] * 2
+    assert result.err[0].endswith(f"round 1 of at most 14: 3 rows, {looks} a side")
+    assert result.err[1].endswith("2 more decided, open: workload_xdp-drop packets=12")
+    assert "--fail-on: ring -> list: workload_xdp-drop packets=4: slower" in result.err[-1]
+    # It is judged alike when it is read.
+    kept = read(str(saved))
+    assert [run.settings[SETTING] for build in kept.builds for run in build.runs[:1]] == [
+        str(looks)
+    ] * 2
+    assert [len(build.runs) for build in kept.builds] == [looks.at[-1]] * 2
+
+
+def test_a_workload_as_json_alone(packets: type[Packets], run: Run) -> None:
+    result = run(*UNTIL_XDP, "--max-runs", "7", "--json", "-")
+    document = msgspec.json.decode(result.out)
+    assert document["schema"] == "pagepool.workload/1"
+    assert [len(it["ns_per_packet"]) for it in document["results"]] == [7] * 6
+
+
+def test_a_workload_that_gives_no_time_decides_nothing(packets: type[Packets], run: Run) -> None:
+    packets.ns = staticmethod(lambda design, packets, rng: 50.0 if design == "ring" else 0.0)
+    result = run(*UNTIL_XDP)
+    assert (result.status, result.out) == (1, "")
+    assert "compare" in result.err[-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([*XDP, "--until-decided"], "--until-decided needs two sides to compare: --design A,B"),
+        ([*UNTIL_XDP, "--runs", "4"], "--runs and --until-decided"),
+        ([*XDP, "--max-runs", "9"], "--max-runs has no meaning without --until-decided"),
+        ([*XDP, "--fail-on", "slower"], "--fail-on has no meaning without --until-decided"),
+        (["workload", "tcp-stream", "--engine", "model", "--until-decided"], "no time to compare"),
+        (
+            ["workload", "xdp-drop", "--design", "ring,ours", "--until-decided", "--max-runs", "6",
+             "--sweep", "packets=1..64"],
+            "--max-runs 6: cannot call any of 64 rows slower or faster; give 7 at least",
+        ),
+    ],
+)  # fmt: skip
+def test_a_workload_that_cannot_be_decided(
+    packets: type[Packets], run: Run, args: list[str], said: str
+) -> None:
+    result = run(*args)
+    assert (result.status, result.out) == (2, "")
+    (line,) = result.err
+    assert said in line
+    assert not packets.played
 
 
 # Sides

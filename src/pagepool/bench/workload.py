@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -108,13 +108,16 @@ def run_workload(
     runs: int = DEFAULT_RUNS,
     engine: Engine = "core",
     cpu: int | None = None,
+    more: Callable[[int], Collection[int] | None] | None = None,
 ) -> Generator[WorkloadEvent, None, None]:
     """Run a workload and yield what happens: `Started` first, a `Ran` for each run of each case.
 
     ``knobs`` are settings by name (`KNOBS`, and ``pages`` for packets that are all alike);
     ``sweep`` gives some of them several values, and all combinations are run. In each run, a
     fresh worker process, all designs take turns. ``engine="model"``: the statistics by the model,
-    which can vary ``cache`` and ``refill`` as well, once and without time.
+    which can vary ``cache`` and ``refill`` as well, once and without time. ``more``: asked before
+    each run after the first, by its number, which cases it has, by their index in `cases`, or
+    ``None`` for no more runs; all events of the runs before have been taken then.
 
     Settings are checked at once: raises `SettingsError`. While it runs it raises `WorkerDied` and
     `BenchError`. Closing the generator ends the worker process.
@@ -146,7 +149,9 @@ def run_workload(
         if len(allowed) < 2:
             raise SettingsError("a reader on another CPU: there is only one to be had here")
         reader = machine.choose_cpu(allowed - {cpu})
-    return _run(name, made, tuple(designs), seed, runs, cpu, reader)
+    every = range(len(made))
+    wanted = more or (lambda _run: every)
+    return _run(name, made, tuple(designs), seed, runs, cpu, reader, wanted)
 
 
 def _check(name: str, case: Case, designs: Sequence[str], engine: Engine) -> None:
@@ -209,8 +214,12 @@ def _run(
     runs: int,
     cpu: int,
     reader: int,
+    more: Callable[[int], Collection[int] | None],
 ) -> Generator[WorkloadEvent, None, None]:
     for run in range(1, runs + 1):
+        wanted = more(run) if run > 1 else range(len(made))
+        if wanted is None:
+            return
         with Worker() as worker:
             ready = worker.ask(Setup(cpu), "while it started")
             if not isinstance(ready, Ready):
@@ -225,7 +234,8 @@ def _run(
             yield RunStarted(run)
             # Not always the same one first, on a CPU that is cold or has just been busy.
             turn = (run - 1) % len(designs)
-            for index, case in enumerate(made):
+            for index in wanted:
+                case = made[index]
                 for design in designs[turn:] + designs[:turn]:
                     what = case_name(case, design)
                     yield TestStarted(run, what)

@@ -32,10 +32,10 @@ class Asked(NamedTuple):
 
     until_decided: bool
     max_runs: int | None
-    vary: tuple[str, ...]
-    against: tuple[str, ...]
     margin: Margin
     fail_on: dict[str, float]
+    vary: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
 
     @property
     def most(self) -> int:
@@ -45,37 +45,42 @@ class Asked(NamedTuple):
 
 def options(function: Callable[..., None]) -> Callable[..., None]:
     """The options about sides, for a command that takes them as ``**asked``."""
-    for option in reversed(
-        [
-            click.option(
-                "--vary",
-                multiple=True,
-                metavar="NAME=A,B",
-                help="Compare settings: stats=on,off, checked=on,off, ...; repeat it for all "
-                "combinations.",
-            ),
-            click.option(
-                "--against",
-                multiple=True,
-                metavar="[NAME=]PYTHON",
-                help="Compare with the pagepool of another interpreter or virtual environment.",
-            ),
-            click.option(
-                "--until-decided",
-                is_flag=True,
-                help="Compare, and run again what is open: until each test has a verdict.",
-            ),
-            click.option(
-                "--max-runs",
-                callback=lambda ctx, param, value: (
-                    None if value is None else count(ctx, param, value)
-                ),
-                metavar="N",
-                help=f"Runs of a test at most, with --until-decided.  [default: {MAX_RUNS}]",
-            ),
-            margin_option,
-            fail_on_option,
-        ]
+    for option in (
+        until_options,
+        click.option(
+            "--against",
+            multiple=True,
+            metavar="[NAME=]PYTHON",
+            help="Compare with the pagepool of another interpreter or virtual environment.",
+        ),
+        click.option(
+            "--vary",
+            multiple=True,
+            metavar="NAME=A,B",
+            help="Compare settings: stats=on,off, checked=on,off, ...; repeat it for all "
+            "combinations.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def until_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Those of them that are about when it is decided."""
+    for option in (
+        fail_on_option,
+        margin_option,
+        click.option(
+            "--max-runs",
+            callback=lambda ctx, param, value: None if value is None else count(ctx, param, value),
+            metavar="N",
+            help=f"Runs of a test at most, with --until-decided.  [default: {MAX_RUNS}]",
+        ),
+        click.option(
+            "--until-decided",
+            is_flag=True,
+            help="Compare, and run again what is open: until each test has a verdict.",
+        ),
     ):
         function = option(function)
     return function

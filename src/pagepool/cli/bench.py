@@ -255,9 +255,9 @@ def _events(
     most = asked.most if asked.until_decided else settings["runs"]
     events = bench.run_rounds(suite, sides, settings, most, more)
     if asked.until_decided:
-        from pagepool.cli._until import check_runs
+        from pagepool.cli._until import check_runs, rows_of
 
-        check_runs(name, settings, len(sides), most)
+        check_runs(rows_of(name, settings) * (len(sides) - 1), most)
     return events
 
 

@@ -7,21 +7,25 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pagepool.cli import _output
+from pagepool.cli import _output, _sides
 from pagepool.cli._bench import JsonFile, Progress, Wrong, fact_lines, parse_count, say
 from pagepool.cli._output import INTERRUPTED, split_globs
 from pagepool.cli._recorded import RecordedCommand, recorded
+from pagepool.compare.verdict import Margin
+from pagepool.results.names import workload_name
 from pagepool.results.words import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pagepool.bench.workload import Case, Result, WorkloadEvent
+    from pagepool.cli._sides import Asked
+    from pagepool.compare.report import Report
 
 SCHEMA = "pagepool.workload/1"
 
@@ -172,6 +176,7 @@ def _numbers(function: Any) -> Any:
     metavar="FILE",
     help="Write all of it there as well; '-' writes it, and nothing else, to the output.",
 )
+@_sides.until_options
 @click.option("--list", "list_only", is_flag=True, help="List the workloads and their options.")
 def command(
     name: str | None,
@@ -184,13 +189,18 @@ def command(
     cpu: int | None,
     json_path: str | None,
     list_only: bool,
+    until_decided: bool,
+    max_runs: int | None,
+    margin: Margin,
+    fail_on: dict[str, float],
     **given: Any,
 ) -> None:
     """Run packets through a pool: its statistics, and the time of a packet.
 
     The statistics are the result: they are the same in each run. They are those from the pool's
     creation to the end of the last poll. On a pipe it prints one line each, on a
-    terminal a table. Exit status: 0, 1 when something gave no result, 2 for wrong arguments,
+    terminal a table. With --until-decided it prints the comparison of the designs' times.
+    Exit status: 0, 1 when something gave no result or --fail-on has rows, 2 for wrong arguments,
     130 after Ctrl-C.
     """
     from pagepool.bench import SettingsError
@@ -199,29 +209,44 @@ def command(
     if list_only:
         _list(room)
         return
+    asked = _sides.Asked(until_decided, max_runs, margin, fail_on)
+    _sides.check(asked)
+    made_by: room.Engine = "model" if engine == "model" else "core"
     try:
         if name is None:
             raise SettingsError(f"which workload? {', '.join(room.WORKLOADS)}; see --list")
+        knobs = _knobs(pages, given)
+        swept = _option("--sweep", parse_sweep, ",".join(sweep)) if sweep else {}
+        chosen = split_globs(designs) or ["ring"]
+        cases = room.cases(name, knobs, swept, made_by)
+        session = (_UntilSession if until_decided else _Session)(name, cases, json_path, asked)
         events = room.run_workload(
             name,
-            designs=split_globs(designs) or ["ring"],
-            knobs=_knobs(pages, given),
-            sweep=_option("--sweep", parse_sweep, ",".join(sweep)) if sweep else {},
+            designs=chosen,
+            knobs=knobs,
+            sweep=swept,
             seed=_option("--seed", parse_count, seed),
-            runs=_option("--runs", parse_count, runs),
-            engine="model" if engine == "model" else "core",
+            runs=asked.most if until_decided else _option("--runs", parse_count, runs),
+            engine=made_by,
             cpu=cpu,
+            more=session.more,
         )
-        cases = room.cases(
-            name,
-            _knobs(pages, given),
-            parse_sweep(",".join(sweep)) if sweep else {},
-            "model" if engine == "model" else "core",
-        )
+        if until_decided:
+            _check_until(made_by, chosen, cases, asked)
     except SettingsError as error:
         raise Wrong(str(error)) from None
     with contextlib.closing(events):
-        sys.exit(_Session(name, cases, json_path).run(events))
+        sys.exit(session.run(events))
+
+
+def _check_until(engine: str, designs: Sequence[str], cases: Sequence[Case], asked: Asked) -> None:
+    from pagepool.cli._until import check_runs
+
+    if engine == "model":
+        raise Wrong("--until-decided and --engine model: the model has no time to compare")
+    if len(designs) < 2:
+        raise Wrong("--until-decided needs two sides to compare: --design A,B")
+    check_runs(len(cases) * (len(designs) - 1), asked.most)
 
 
 def _option(option: str, parse: Any, text: str) -> Any:
@@ -256,7 +281,9 @@ def _list(room: Any) -> None:
 class _Session:
     """One invocation: takes the events, and prints what came out."""
 
-    def __init__(self, name: str, cases: Sequence[Case], json_path: str | None) -> None:
+    def __init__(
+        self, name: str, cases: Sequence[Case], json_path: str | None, asked: Asked
+    ) -> None:
         from pagepool.bench.workload import WorkloadCollector
 
         self._name = name
@@ -266,6 +293,12 @@ class _Session:
         self._terminal = bool(sys.stdout) and sys.stdout.isatty() and not self._to_stdout
         self._collector = WorkloadCollector()
         self._lines: list[str] = []  # of time_bench
+        self._asked = asked
+        self._bar: Progress | None = None
+
+    def more(self, run: int) -> Collection[int] | None:
+        """The cases of a run after the first, by their index; ``None``: there is no such run."""
+        return range(len(self._cases))
 
     def run(self, events: Iterator[WorkloadEvent]) -> int:
         """Take all events. Returns the exit status."""
@@ -276,6 +309,7 @@ class _Session:
         status = 0
         try:
             with Progress() as bar:
+                self._bar = bar
                 for event in map(recorded, events):
                     self._collector.add(event)
                     bar.show(event)
@@ -295,6 +329,7 @@ class _Session:
         except BenchError as error:
             say(str(error))
             status = 1
+        self._bar = None
         return max(status, self._finish())
 
     def _finish(self) -> int:
@@ -316,15 +351,20 @@ class _Session:
         try:
             if self._to_stdout:
                 click.echo(text, nl=False)
-            elif self._terminal:
-                _print_tables(self._name, self._cases, results, self._collector.machine)
-            else:
-                self._print(results)
+            status = max(status, self._show(results))
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 _output.leave_quietly()
             _output.stdout_failed(error)
         return status
+
+    def _show(self, results: list[Result]) -> int:
+        """Prints what came out, unless the JSON was; an exit status."""
+        if self._terminal:
+            _print_tables(self._name, self._cases, results, self._collector.machine)
+        elif not self._to_stdout:
+            self._print(results)
+        return 0
 
     def _print(self, results: list[Result]) -> None:
         for line in fact_lines(self._collector.machine | self._collector.settings):
@@ -359,6 +399,46 @@ class _Session:
                 for result in results
             ],
         }
+
+
+class _UntilSession(_Session):
+    """One invocation with ``--until-decided``: prints the comparison of the designs' times."""
+
+    def __init__(
+        self, name: str, cases: Sequence[Case], json_path: str | None, asked: Asked
+    ) -> None:
+        from pagepool.cli._until import Decider
+
+        super().__init__(name, cases, json_path, asked)
+        self._source = json_path if self._file is not None else f"pagepool bench workload {name}"
+        self._decider = Decider(asked, self._judge, lambda text: say(text, self._bar))
+
+    def more(self, run: int) -> Collection[int] | None:
+        """Those that are open. Raises `BenchError`."""
+        from pagepool.compare import looks
+
+        tests = {name for name, _step in self._decider.again(run - 1)}
+        self._collector.settings |= {looks.SETTING: self._decider.plan}
+        names = enumerate(workload_name(self._name, case.point) for case in self._cases)
+        return [index for index, name in names if name in tests] or None
+
+    def _judge(self) -> Report:
+        from pagepool.cli._until import judge
+        from pagepool.results import by_design
+
+        document = json.dumps(self._document(self._collector.results()))
+        results = by_design.workload(document.encode(), str(self._source))
+        return judge(results, str(self._source), self._asked.margin)
+
+    def _show(self, results: list[Result]) -> int:
+        from pagepool.cli._until import show
+        from pagepool.results.errors import ResultsError
+
+        try:
+            found = self._judge()
+        except ResultsError:
+            return 0  # a design gave no time, and why has been said
+        return show(found, self._asked, to_stdout=self._to_stdout)
 
 
 # -- tables ---------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pagepool.results.errors import ResultsError
 from pagepool.results.foreign import Collector, Name, decode
 from pagepool.results.lines import clean
 from pagepool.results.model import Count, Machine, ResultSet, Text
+from pagepool.results.names import workload_name
 
 WORKLOAD = "pagepool.workload/1"
 DESIGNS = "pagepool.designs/1"
@@ -83,8 +84,7 @@ def workload(data: bytes, file: str) -> ResultSet:
     document = decode(data, _Workload, file, "workload result")
     found = Collector(file)
     for result in document.results:
-        point = "".join(f" {knob}={value}" for knob, value in result.point.items())
-        name = f"workload_{document.workload}{point}"
+        name = workload_name(document.workload, result.point)
         packets = result.counts.get("packets", 0)
         # Packets of a run are counted, and its time was divided by that.
         count = packets if 0 < packets < 2**63 else None

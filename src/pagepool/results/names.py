@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 #: The tests of bench_page_pool_simple that a short name may stand for.
@@ -36,6 +37,11 @@ def full_name(name: str, glob: str = "") -> str:
         if len(found) == 1:
             return found[0]
     return _SHORT.get(name, name)
+
+
+def workload_name(workload: str, point: Mapping[str, int]) -> str:
+    """The test that a case of a workload is: ``workload_tcp-stream reader-hiccup=4``."""
+    return f"workload_{workload}" + "".join(f" {knob}={value}" for knob, value in point.items())
 
 
 def is_test(name: str) -> bool:
