@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from compare.made import build, record
+from pagepool.compare import formats, mail
 from pagepool.compare.decisions import Pool
 from pagepool.compare.report import Report, Row, compare
 from pagepool.compare.selection import Chosen
@@ -188,3 +189,16 @@ def test_a_record_that_measures_nothing_is_no_noise() -> None:
     one = build("a", *([record("x", int(t * NS))] for t in SOME), [bad])
     noise = Pool([one.build]).of(one.build)[one.build.records[0].key]
     assert noise is not None and noise.runs == len(SOME)
+
+
+@pytest.mark.parametrize("style", ["table", "markdown", "csv", "json", "html"])
+def test_intervals_beyond_all_numbers(style: formats.Format) -> None:
+    """Found by hypothesis: runs of one build 10^26 apart, in a series."""
+    builds = [
+        build("a", [record("x", 1, 1)]),
+        build("b", [record("x", 1, 10**8)]),
+        build("c", [record("x", 1, 10**8)], [record("x", 6247118747787545089, 1, 1.0)]),
+    ]
+    report = compare(builds, series=True)
+    assert formats.render(report, style)
+    assert mail.render(report, [it.build for it in builds])

@@ -212,7 +212,7 @@ def _in(it: Judgement, pair: Pair) -> Interval | None:
     if it.method == "ranks":
         return statistics.shift(before.values, after.values, verdict.ALPHA * it.share)
     middle = median(before.values)
-    return Interval(*(middle * math.expm1(log) for log in effect))
+    return Interval(*(middle * verdict.share(log) for log in effect))
 
 
 def _exactly(row: Row, controls: float, withheld: str) -> Row:

@@ -322,9 +322,14 @@ def smallest(it: Judgement, pooled: Noise | None, rows: int) -> float | None:
     return percent(size)
 
 
+def share(log: float) -> float:
+    """A difference of logarithms as a share of what it is a difference from."""
+    return math.expm1(log) if log < 700 else math.inf
+
+
 def percent(log: float) -> float:
     """A difference of logarithms in per cent."""
-    return math.expm1(log) * 100 if log < 700 else math.inf
+    return share(log) * 100
 
 
 def _reach(rows: float) -> float:
