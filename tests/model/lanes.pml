@@ -23,8 +23,8 @@
  *   NO_RETRACT         a producer that finds the pool dying leaves its entries in the lane
  *   TAKE_UNLOCKED      destroy and the producer both take out what is left, without the lock
  *   CLOSE_PUBLISHED    destroy takes only what was published
- *   HEAD_FIRST         what is left in the end is read when there is room already to overwrite it
- *   HEAD_LATE          the producer does not look whether there is room
+ *   HEAD_FIRST         the end reads what is left when it can be overwritten (SIZE=1 BATCH=1)
+ *   HEAD_LATE          the producer does not look whether there is room (SIZE=1 BATCH=1)
  */
 #ifndef SIZE
 #define SIZE 2
