@@ -495,6 +495,100 @@ def test_what_is_no_figure_of_time(cell: str) -> None:
     assert labelled(table) == {"before": ["lock None/6.200"]}
 
 
+@pytest.mark.parametrize(
+    "cell",
+    ["19 cycles (5.399 ns)", "19 cycles 5.399 ns", "19 cycles / 5.399 ns", "5.399 ns (19 cycles)",
+     "5.399ns/19cycles", "19 cycles(tsc), 5.399 ns", "19 cyc [5.399 nsec]",
+     "**19 cycles (5.399 ns)**"],
+)  # fmt: skip
+def test_both_figures_in_a_cell(cell: str) -> None:
+    table = f"| test | old | new |\n|---|---|---|\n| lock | {cell} | {cell.replace('5.', '6.')} |\n"
+    wanted = {"old": ["lock 19/5.399"], "new": ["lock 19/6.399"]}
+    assert labelled(table) == wanted
+    if not cell.startswith("*") and "," not in cell and "[" not in cell:
+        aligned = f"test     old       new\nlock     {cell}    {cell.replace('5.', '6.')}\n"
+        assert labelled(aligned) == wanted
+
+
+@pytest.mark.parametrize("cell", ["19/5.399", "19 / 5.399", "19 (5.399)", "19 [5.399]"])
+@pytest.mark.parametrize("unit", ["cycles/ns", "(cycles/ns)", "cycles (ns)", "[cyc/nsec]"])
+def test_both_figures_in_a_cell_by_the_title(cell: str, unit: str) -> None:
+    table = f"| test | old {unit} | new {unit} | diff |\n|---|---|---|---|\n"
+    table += f"| lock | {cell} | 20 (6.1) | +3 % |\n"
+    wanted = {"old": ["lock 19/5.399"], "new": ["lock 20/6.100"]}
+    assert labelled(table) == wanted
+    turned = table.replace(unit, "ns/cycles" if "/" in unit else "ns (cycles)")
+    turned = turned.replace(
+        cell, cell.replace("19", "x").replace("5.399", "19").replace("x", "5.399")
+    )
+    assert labelled(turned.replace("20 (6.1)", "6.1 (20)")) == wanted
+    if "[" not in cell:
+        aligned = (
+            f"test     old {unit}       new {unit}   diff\nlock     {cell}    20 (6.1)   +3 %\n"
+        )
+        assert labelled(aligned) == wanted
+    in_corner = f"| test ({unit.strip('()[]')}) | old | new |\n|---|---|---|\n"
+    assert labelled(f"{in_corner}| lock | {cell} | 20 (6.1) |\n") == wanted
+
+
+@pytest.mark.parametrize("title", ["ns (stddev)", "[ns] (sd)", "ns (\u00b1)", "ns std"])
+def test_a_spread_in_brackets(title: str) -> None:
+    rows = "| lock | 5.1 (0.2) | 5.4 (0.19) |\n| fast_path | 6.1 ns (0.2) | 7 |\n"
+    table = f"| test | old {title} | new {title} |\n|---|---|---|\n{rows}"
+    assert labelled(table) == {
+        "old": ["lock None/5.100", "tasklet_page_pool01_fast_path None/6.100"],
+        "new": ["lock None/5.400", "tasklet_page_pool01_fast_path None/7.000"],
+    }
+
+
+def test_a_test_whose_figures_cannot_be_read_is_no_title() -> None:
+    rows = "| fast_path | broken | n/a |\n| rcu | 5.1 | 5.2 |\n"
+    table = f"| test | old ns | new ns |\n|---|---|---|\n{rows}"
+    assert labelled(table) == {"old": ["rcu None/5.100"], "new": ["rcu None/5.200"]}
+
+
+@pytest.mark.parametrize("apart", ["   ", "\t", ",", ", "])
+def test_builds_below_each_other_without_bars(apart: str) -> None:
+    rows = [
+        ("test", "kernel", "cycles", "ns"),
+        ("lock", "v6.12", "19", "5.399"), ("lock", "patched", "20", "6.1"),
+        ("rcu", "v6.12", "1", "0.399"), ("rcu", "patched", "2", "0.5"),
+    ]  # fmt: skip
+    wanted = {
+        "v6.12": ["lock 19/5.399", "rcu 1/0.399"],
+        "patched": ["lock 20/6.100", "rcu 2/0.500"],
+    }
+    for order in ((0, 1, 2, 3), (1, 0, 2, 3)):
+        text = "".join(apart.join(row[at] for at in order) + "\n" for row in rows)
+        assert labelled(text) == wanted
+        assert labelled("> > " + text.rstrip().replace("\n", "\n> > ") + "\n") == wanted
+
+
+def test_builds_below_each_other_tests_beside() -> None:
+    text = (
+        "kernel     fast_path(ns)   ptr_ring(ns)\nbaseline   4.1     9.2\nwith fix   4.2     9.3\n"
+    )
+    assert labelled(text) == {
+        "baseline": [
+            "tasklet_page_pool01_fast_path None/4.100",
+            "tasklet_page_pool02_ptr_ring None/9.200",
+        ],
+        "with fix": [
+            "tasklet_page_pool01_fast_path None/4.200",
+            "tasklet_page_pool02_ptr_ring None/9.300",
+        ],
+    }
+
+
+def test_values_with_commas() -> None:
+    text = 'Test,before cycles,before ns,after cycles,after ns,diff %\n"lock",19,5.399,20,6.1,+13\n'
+    text += "rcu,1,0.399,,0.5,\n"
+    assert labelled(text) == {
+        "before": ["lock 19/5.399", "rcu 1/0.399"], "after": ["lock 20/6.100", "rcu None/0.500"]
+    }  # fmt: skip
+    assert labelled("test,pps\nXDP_DROP,22188213\n") == {"log": ["XDP_DROP None/45.068"]}
+
+
 def test_units_beside_the_names_of_rows() -> None:
     table = both(
         "fast path (ns) | 5.1 | 5.4", "slow [cycles] | 190 | 200", "lock, x (us) | 1.5 | 2"
@@ -554,7 +648,13 @@ def test_units_in_the_cells_only() -> None:
         "That gives us\nfoo 12 13\n",
         # Which figure is which?
         "| test | cycles (ns) |\n|---|---|\n| lock | 19 |\n",
-        "| test | cycles (ns) |\n|---|---|\n| lock | 19 (5.399) |\n",
+        "| test | cycles (ns) |\n|---|---|\n| lock | 5.399 (19) |\n",
+        "| test | ns |\n|---|---|\n| lock | 19/5.399 |\n",
+        "test  ns\nlock  19 / 5.399\n",
+        "| test | time |\n|---|---|\n| lock | 19 cycles (5 us) |\n",
+        # Prose, and what has commas as well.
+        "test, ns and cycles\nlock, 5\n",
+        "test,first,second\nlock,5.1,6\n",
         "| Service | Size | Threads |\n|---|---|---|\n| nginx | 120M | 4 |\n",
         "| a | b | ns |\n|---|---|---|\n| 4 | 5 | 12 % |\n",
         # Two columns that may have the names, and one that has only their numbers.

@@ -303,7 +303,7 @@ class TextReader:
         entries = table.bar(at, text) if text.lstrip()[:1] in ("|", "+") else None
         read = table.dashed if "cycles(tsc)" in text else table.aligned
         if entries is None:
-            entries = read(at, text, lambda: list(self._layouts_above(line.depth)))
+            entries = read(at, text, lambda: self._layouts_above(line.depth))
         if table.unitless and not self._unitless:
             self._unitless = number
         if entries is None:
@@ -467,10 +467,10 @@ _TYPED = re.compile(
     rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2\xb1|\xe2\x94|\xe2\x95"
     rb"|%[^)\n]{0,14}\)|Machine [A-Z\d]: |CPU [A-Z]: "
 ).search
-#: Two numbers at the end of a line: the row of a table.
+#: Two numbers at the end of a line, or one behind a comma: the row of a table.
 _ROW = re.compile(
-    rb"(?:\d|-|\))\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*\s+[(\[]?[-+\d.,]*(?:\d|-)"
-    rb"\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*[)\]]?\s*$"
+    rb"(?:(?:\d|-|\))\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*\s+[(\[]?[-+\d.,/]*(?:\d|-)|,\s?\"?[-+]?\d[\d.,/]*)"
+    rb"\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*[)\]]?\"?\s*$"
 ).search
 #: A commit, or the headline of an org document.
 _COMMIT = re.compile(rb"[> |\t]*[0-9a-f]{10}|(?:> ?)*\*{1,6} ").match
