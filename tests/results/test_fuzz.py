@@ -33,7 +33,8 @@ PIECES = [
     b"Ethtool(x) stat: 5 ( 5) <= a /sec", b"9" * 30, b"9.9.9", b"-", b"\0", b"\xff\xfe", b"\r\n",
     b"\n", b"{", b"\x1f\x8b", b"order:0(4096B/x1) 223 cycles per-4096B 223 cycles", b"-> 5 cycles",
     b"| test | a (ns) | b |\n", b" 5.1 ns (-4%) ", b" 19 +- 1", b"\xc2\xb1", b" us ", b"(us)",
-    b"| kernel | test | ns |\n", b"\xc2\xa0", b"\xe2\x80\xae", b"+", b"time_bench: Type: ", b"9M",
+    b"| kernel | test | ns |\n", b"\xc2\xa0", b"test,a ns,b\n", b"x,1,2\n", b"cycles/ns", b"5/1.5",
+    b" 19 cycles (5.399 ns)", b"test   kernel\tns\n", b'"', b"\xe2\x80\xae", b"+", b"time_bench: Type: ", b"9M",
     b"<a\n", b"+---+\n", "│".encode(), b"On the Xeon 6430:\n", b"Machine B:\n",
     b"<6>1 2026-01-02T03:04:05Z host kernel - - - ", "Before:\n".encode("utf-16"),
 ]  # fmt: skip
@@ -120,6 +121,11 @@ HOSTILE = {
     "additions": b"+ + +",
     "hashes": b"# # #",
     "hard blanks": b"\xc2\xa0" * 60,
+    "pairs": b"5 cycles (1.5 ns) ",
+    "pairs without units": b"5/1.5 (5",
+    "commas": b"test,a,5\n",
+    "quotes of commas": b'"a,""",',
+    "narrow tabs": b"abcdefg\t",
     "syslog": b"1 2026-01-02T03:04:05Z a b c d [a ",
 }
 HEADS = {

@@ -66,7 +66,9 @@ def column_of(titles: Sequence[str], is_prose: bool = False) -> Column:
                     unit, scale = known
             if bare and bare not in label and bare.lower() not in _NO_LABELS:
                 label.append(bare)
-        if {"cycles", "ns"} <= {*here}:  # two figures in a cell
+        if len(here) > len({*here}):
+            unit = "skip"  # two titles that nothing divides
+        elif {"cycles", "ns"} <= {*here}:  # two figures in a cell
             unit, scale = PAIRS.get((here[0], here[1]), "skip") if len(here) == 2 else "skip", 1
     text = " ".join(label)
     if names.is_test(text):

@@ -105,9 +105,10 @@ def _may_repeat(run: Place, at: int, other: Place, other_at: int, is_whole: bool
     if other_at > at or not is_whole:
         return False
     # Both were written by hand. Elsewhere it is a quote; in the same text only a whole table
-    # says everything twice.
-    elsewhere = (run.context, run.depth) != (other.context, other.depth)
-    return elsewhere or (telling >= 3 and run.is_said)
+    # says everything twice, and not two columns of one.
+    if (run.context, run.depth) != (other.context, other.depth):
+        return True
+    return telling >= 3 and run.is_said and run.block != other.block
 
 
 def _figure(record: Record) -> _Figure:

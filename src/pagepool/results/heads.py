@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from pagepool.results import headings
-from pagepool.results.cells import CHANGE, Cell, Unit, cell, plain, unit_of, unit_of_name
+from pagepool.results.cells import Cell, Unit, cell, plain, unit_of, unit_of_name
 from pagepool.results.columns import (
     Column,
     column_of,
@@ -33,7 +34,12 @@ _NAMES = frozenset(
 _BUILDS = frozenset(
     {"kernel", "kernel version", "build", "version", "branch", "tree", "commit", "patch", "series"}
 )
+#: A word of these is in each head that says where the names are.
+_TITLED = re.compile("|".join({it.split()[0] for it in _NAMES | _BUILDS}), re.IGNORECASE).search
 _ORDINALS = frozenset({"", "#", "no", "no.", "nr", "nr.", "id", "run", "idx", "index"})
+#: Between cells without bars: blanks, or a tab that is as narrow as one (see `tables.layout`).
+NARROW_TAB = "\x1f"
+_BETWEEN = re.compile(rf"\s{{2,}}|{NARROW_TAB}")
 _SPACED = re.compile(r"\S+(?: \S+)*")
 _GLOB = re.compile(r"\(?([\w*-]*\*[\w*-]*)\)?")
 #: The name of a row that is one of several runs.
@@ -65,8 +71,22 @@ class Head(NamedTuple):
 
 #: Start, end and content of each cell.
 Row: TypeAlias = list[tuple[int, int, str]]
-#: What parts the cells of a row, how many there are, and their head.
-Parted: TypeAlias = tuple[Callable[[str], Row], int, Head]
+
+
+class Parted(NamedTuple):
+    """The cells of rows without bars: what may part them, how many there are, and their head."""
+
+    ways: tuple[Callable[[str], Row], ...]
+    width: int
+    head: Head
+
+    def contents(self, text: str) -> list[str] | None:
+        """Of the cells of one row; ``None``: it has not that many, or none with a figure."""
+        for parts in self.ways:
+            contents = [content for _, _, content in parts(text)]
+            if len(contents) == self.width and any(map(cell, contents)):
+                return contents
+        return None
 
 
 def _spaced(text: str) -> Row:
@@ -92,29 +112,53 @@ def _with_commas(text: str) -> Row:
     return cells
 
 
+#: Of tables without bars.
+_WAYS = ((",", (_with_commas,)), (" ", (_spaced, _worded)))
+
+
 def parted_head(
     above: Callable[[], Iterable[tuple[int, str]]], text: str
 ) -> tuple[int, Parted] | None:
-    """The head that a row without bars has right above it, if it says where the names are.
+    """The head that a row without bars has above it, if it says where the names are; its line.
 
-    Blanks part the cells of tables whose other column of words is of builds; without one the row
-    is read from its end.
+    Blanks part the cells of tables whose other column of words is of builds, and of those with
+    one column of figures; rows of others are read from their end.
     """
-    for parts, mark in ((_with_commas, ","), (_worded, " "), (_spaced, "  ")):
-        row = parts(text) if mark in text else []
-        words = sum(cell(content) is None for _, _, content in row)
-        if not 1 <= words < len(row) <= MAX_COLUMNS or words > 3:
-            continue
-        lines = ((at, line) for at, line in above() if line.strip())
-        number, line = next((it for it in lines if not headings.is_rule(it[1].strip())), (0, ""))
-        titles = parts(line)
-        named = [plain(content).lower().rstrip(":") for _, _, content in titles]
-        if len(titles) != len(row) or not _NAMES.intersection(named) or any(map(cell, named)):
-            continue
-        head = bar_head([titles], row)
-        if head.columns and (head.build >= 0 or parts is _with_commas):
-            return number, (parts, len(row), head)
+    lines: list[tuple[int, str]] | None = None
+    for mark, ways in _WAYS:
+        for parts in ways if mark in text else ():
+            row = parts(text)
+            words = sum(cell(content) is None for _, _, content in row)
+            if not 1 <= words < len(row) <= MAX_COLUMNS or words > 3:
+                continue
+            if lines is None:
+                lines = [it for it in islice(above(), HEAD_ROWS + 1) if it[1].strip()]
+            for index, (number, line) in enumerate(lines):
+                if _TITLED(line) is None:
+                    continue
+                titles = next((it for it in (way(line) for way in ways) if len(it) == len(row)), [])
+                if not _has_names(titles):
+                    continue
+                over = (
+                    _with_commas(lines[index + 1][1]) if mark == "," and lines[index + 1 :] else []
+                )
+                is_head = len(over) == len(row) and not any(cell(it[2]) for it in over)
+                head = bar_head([over, titles] if is_head else [titles], row)
+                is_narrow = len(row) == 2 and any(is_time(it.unit) for it in head.columns)
+                if head.columns and (head.build >= 0 or mark == "," or is_narrow):
+                    return number, Parted(ways, len(row), head)
     return None
+
+
+def _has_names(titles: Row) -> bool:
+    """Whether one of them is that of the tests, or of builds where all others are tests."""
+    texts = [plain(content) for _, _, content in titles]
+    named = {text.lower().rstrip(":") for text in texts}
+    if any(map(cell, texts)):
+        return False
+    return bool(named & _NAMES) or (
+        bool(named & _BUILDS) and sum(bool(column_of([it]).test) for it in texts) == len(texts) - 1
+    )
 
 
 def is_row(rows: Sequence[Row], values: Sequence[Cell | None]) -> bool:
@@ -220,6 +264,8 @@ def fits(head: Head, cells: Sequence[Cell | None]) -> bool:
 def _head_of_units(text: str, upper: str, width: int) -> Head | None:
     """``cycles nanosec cycles nanosec``, and above it what each pair is of."""
     words = text.split()
+    if len(words) == width + 1 and words[0].lower() in _NAMES:
+        words = words[1:]
     if len(words) != width or not all(unit_of(word) for word in words):
         return None
     groups, seen = 0, set[str]()
@@ -229,7 +275,7 @@ def _head_of_units(text: str, upper: str, width: int) -> Head | None:
             groups, seen = groups + 1, set()
         seen.add(word.lower())
         numbers.append(groups - 1)
-    labels = re.split(r"\s{2,}", upper.strip())
+    labels = _BETWEEN.split(upper.strip())
     if len(labels) == groups + 1:
         labels = labels[1:]
     if len(labels) != groups or groups == 1:
@@ -245,14 +291,16 @@ def _head_of_units(text: str, upper: str, width: int) -> Head | None:
 def _head_of_titles(text: str, upper: str, cells: Sequence[Cell | None], name: str) -> Head | None:
     """``fast_path ptr_ring slow``, or ``test  before ns  after ns  diff``."""
     width = len(cells)
-    figures = [it for it in cells if it and it is not CHANGE]
-    for is_prose, titles in ((False, re.split(r"\s{2,}", text.strip())), (True, text.split())):
+    figures = [it for it in cells if it and it.unit != "skip" and not it.is_signed]
+    for is_prose, titles in ((False, _BETWEEN.split(text.strip())), (True, text.split())):
         glob = _GLOB.fullmatch(titles[0])
         corner = titles[0] if len(titles) == width + 1 else ""
         if corner:
             titles = titles[1:]
         if len(titles) != width or any(cell(title) for title in titles):
             continue
+        if not titles or titles[0].lower() in _NAMES:
+            continue  # what looks like one title further on is two
         tops = _tops(upper, text, titles)
         pairs = [[top, title] for top, title in zip(tops, titles, strict=True)]
         columns = columns_of(pairs, is_prose)
@@ -269,7 +317,7 @@ def _head_of_titles(text: str, upper: str, cells: Sequence[Cell | None], name: s
         if not is_prose and (
             is_time(unit.unit)
             or is_time(unit_of_name(name)[1])
-            or all(says_time(it, is_rated(name)) for it in figures)
+            or (figures and all(says_time(it, is_rated(name)) for it in figures))
         ):
             return Head(columns, glob[1] if glob else "", unit.unit, unit.scale)
     return None

@@ -31,6 +31,7 @@ from pagepool.results.columns import Figure, figures_of, is_rated, is_time
 from pagepool.results.heads import (
     HEAD_ROWS,
     MAX_COLUMNS,
+    NARROW_TAB,
     ORDINAL,
     Head,
     Parted,
@@ -165,12 +166,13 @@ class Table:
                 return None
             self.first, self._parted = found
             self._is_bar, self._rows, self._head, self._carried = False, [], None, ("", "")
-        parts, width, head = self._parted
-        contents = [content for _, _, content in parts(text)]
-        if len(contents) != width or not any(map(cell, contents)):
+        contents = self._parted.contents(text)
+        if contents is None:
             return None
         self._last = number
-        return self._bar_row(head, [plain(it) for it in contents], [cell(it) for it in contents])
+        return self._bar_row(
+            self._parted.head, [plain(it) for it in contents], [cell(it) for it in contents]
+        )
 
     def dashed(
         self, number: int, text: str, above: Callable[[], Iterable[tuple[int, str]]]
@@ -201,8 +203,20 @@ def layout(raw: str, quoted: int) -> str:
     if quoted:
         marks = re.match(rf"(?:{BLANK}{{0,3}}>){{1,{quoted}}}[ \xa0]?", raw)
         raw = raw[marks.end() :] if marks else raw
-    text = clean(raw.expandtabs(8)).rstrip()
+    text = "".join(NARROW_TAB if it == "\t" else clean(it) for it in _expanded(raw)).rstrip()
     return text if text.isascii() else text.translate(_DRAWN)
+
+
+def _expanded(raw: str) -> Iterator[str]:
+    """The parts of a line, blanks instead of tabs; but tabs that are one blank wide as they are."""
+    column = 0
+    for index, part in enumerate(raw.split("\t")):
+        if index:
+            wide = 8 - column % 8
+            yield "\t" if wide == 1 else " " * wide
+            column += wide
+        yield part
+        column += len(part)
 
 
 def _bar_cells(text: str) -> list[tuple[int, int, str]] | None:
@@ -243,12 +257,16 @@ def _entries(head: Head, name: str, cells: Sequence[Cell | None]) -> list[Entry]
     """The records of one row."""
     if len(cells) != len(head.columns) or not name or len(name) > 120 or is_computed(name):
         return []
+    groups: dict[str, list[Figure]] = {}
     if head.is_turned:
         label = "" if ORDINAL.fullmatch(name) else name.rstrip(":")
+        for column, it in zip(head.columns, cells, strict=True):
+            if it and column.test:
+                groups.setdefault(column.test, []).extend(figures_of(column, it))
         return [
             Entry(label, record)
-            for column, it in zip(head.columns, cells, strict=True)
-            if it and column.test and (record := _record(column.test, figures_of(column, it)))
+            for test, figures in groups.items()
+            if (record := _record(test, figures)) is not None
         ]
     name, unit, scale = unit_of_name(name)
     if unit == "skip" or (not name.isdecimal() and cell(name)):
@@ -256,7 +274,6 @@ def _entries(head: Head, name: str, cells: Sequence[Cell | None]) -> list[Entry]
     is_part, is_rate = unit in ("cycles", "ns", "pps"), is_rated(name)
     if not unit:
         unit, scale = head.unit, head.scale
-    groups: dict[str, list[Figure]] = {}
     is_titled = any(column.has_title for column in head.columns)
     for column, it in zip(head.columns, cells, strict=True):
         if it is None or column.unit == "skip":

@@ -467,9 +467,10 @@ _TYPED = re.compile(
     rb"XDP|xdp|pps|pkt/s|/sec|rx/s|->|elem:|\+-|sock\d|[-=]{4}|\||\xc2\xb1|\xe2\x94|\xe2\x95"
     rb"|%[^)\n]{0,14}\)|Machine [A-Z\d]: |CPU [A-Z]: "
 ).search
-#: Two numbers at the end of a line, or one behind a comma: the row of a table.
+#: Two numbers at the end of a line, or one behind a comma, a tab or blanks: the row of a table.
 _ROW = re.compile(
-    rb"(?:(?:\d|-|\))\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*\s+[(\[]?[-+\d.,/]*(?:\d|-)|,\s?\"?[-+]?\d[\d.,/]*)"
+    rb"(?:(?:\d|-|\))\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*\s+[(\[]?[-+\d.,/]*(?:\d|-)"
+    rb"|(?:,\s?\"?|\t|\s\s)(?:[-+]?\d[\d.,/]*|-)|\d,+)"
     rb"\s?[a-zA-Z%\xb5\xc2\xce\xbc/]*[)\]]?\"?\s*$"
 ).search
 #: A commit, or the headline of an org document.
