@@ -34,7 +34,8 @@ PIECES = [
     b"\n", b"{", b"\x1f\x8b", b"order:0(4096B/x1) 223 cycles per-4096B 223 cycles", b"-> 5 cycles",
     b"| test | a (ns) | b |\n", b" 5.1 ns (-4%) ", b" 19 +- 1", b"\xc2\xb1", b" us ", b"(us)",
     b"| kernel | test | ns |\n", b"\xc2\xa0", b"test,a ns,b\n", b"x,1,2\n", b"cycles/ns", b"5/1.5",
-    b" 19 cycles (5.399 ns)", b"test   kernel\tns\n", b'"', b"\xe2\x80\xae", b"+", b"time_bench: Type: ", b"9M",
+    b" 19 cycles (5.399 ns)", b"test   kernel\tns\n", b'"', b"\xe2\x80\xae", b"+",
+    b"time_bench: Type: ", b"9M",
     b"<a\n", b"+---+\n", "│".encode(), b"On the Xeon 6430:\n", b"Machine B:\n",
     b"<6>1 2026-01-02T03:04:05Z host kernel - - - ", "Before:\n".encode("utf-16"),
 ]  # fmt: skip
