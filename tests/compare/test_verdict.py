@@ -223,7 +223,7 @@ def test_as_many_more_runs_as_it_says_decide() -> None:
 
 
 def test_smallest() -> None:
-    pooled = Noise(0.01, 10, 20, 0, 0.0)
+    pooled = Noise(0.01, 0.01, 10, 20, 0, 0.0)
     few = verdict.smallest(verdict.judge(SOME[:3], SOME[:3], pooled), pooled, 1)
     many = verdict.smallest(verdict.judge(SOME, SOME, pooled), pooled, 1)
     assert few is not None and many is not None
@@ -260,6 +260,21 @@ def test_a_build_that_scatters_more_has_noise_of_its_own() -> None:
     like = verdict.judge(quiet[0], quiet[1], pooled)
     assert like.effect is not None
     assert like.effect.high - like.effect.low < 0.02
+
+
+def test_noise_that_several_builds_have_is_not_that_of_one() -> None:
+    """Where others scatter as well it is known from all of them, and not from four runs."""
+    quiet = [[90.0, 90.05], [55.1, 55.2], [55.0, 55.1], [55.1, 55.0]]
+    rough = [[55.5, 64.3, 67.3, 67.5], [55.9, 66.0, 68.2], [60.0, 56.0, 67.0, 55.0, 65.0]]
+    pooled = verdict.noise([*quiet, *rough])
+    assert pooled is not None and pooled.rough > 2 * pooled.sigma
+    it = verdict.judge(quiet[0], rough[0], pooled)
+    assert it.p is not None and it.p < 0.001
+    # Nobody else scatters so: four runs say little.
+    alone = verdict.noise([*quiet, *quiet, rough[0]])
+    assert alone is not None
+    it = verdict.judge(quiet[0], rough[0], alone)
+    assert it.p is not None and it.p > 0.005
 
 
 def test_what_the_machine_did_may_hide_a_change() -> None:

@@ -42,8 +42,11 @@ DISTURBANCE = math.log(statistics.MODE_RATIO)
 #: Robust standard deviations from the middle of its build: a run that was disturbed.
 OUTLYING = 5.0
 #: Runs that scatter so much with this chance at most, if their noise is that of all builds, have
-#: noise of their own.
+#: more noise...
 NOISIER = 0.01
+#: ...and with this one, if it is that of all builds with all that is far out, noise of their own.
+#: A tenth: quiet builds would make the noise of a few others too small.
+ROUGHER = 0.1
 #: Nobody's noise is smaller: that two runs agree to the nanosecond is chance. 0.05 %.
 LEAST_NOISE = 5e-4
 #: More runs than this are not asked for.
@@ -68,11 +71,12 @@ class Noise(msgspec.Struct, frozen=True):
     """How much the runs of one build of one test differ, of all builds of one machine.
 
     ``sigma`` is a standard deviation of logarithms with ``df`` degrees of freedom, from ``runs``
-    runs of which ``outlying`` were disturbed. ``span`` is the distance of the modes, 0 if no
-    build has several.
+    runs of which ``outlying`` were disturbed; ``rough`` the same of all runs as they are, those
+    that are far out too. ``span`` is the distance of the modes, 0 if no build has several.
     """
 
     sigma: float
+    rough: float
     df: int
     runs: int
     outlying: int
@@ -147,7 +151,7 @@ class Decision(NamedTuple):
 def noise(builds: Iterable[Sequence[float]]) -> Noise | None:
     """Pools the runs of several builds, each around its own middle. ``None``: all ran once."""
     residuals: list[float] = []
-    span, df, runs = 0.0, 0, 0
+    span, squares, df, runs = 0.0, 0.0, 0, 0
     for times in builds:
         values = [math.log(time) for time in times if time > 0]
         if len(values) < 2:
@@ -156,6 +160,7 @@ def noise(builds: Iterable[Sequence[float]]) -> Noise | None:
         # Around a middle of so few values they lie closer than around the true one.
         stretch = math.sqrt(len(values) / (len(values) - 1))
         residuals += [abs(value - middle) * stretch for value in values]
+        squares += _squares(values)
         span = max(span, _modes(values))
         df += len(values) - 1
         runs += len(values)
@@ -168,7 +173,14 @@ def noise(builds: Iterable[Sequence[float]]) -> Noise | None:
         # What is far out is counted as outlying, and does not widen the rest.
         residuals = [min(residual, 3 * robust) for residual in residuals]
     sigma = math.sqrt(sum(residual**2 for residual in residuals) / runs)
-    return Noise(max(sigma, LEAST_NOISE), df, runs, outlying, span)
+    rough = max(math.sqrt(squares / df), LEAST_NOISE)
+    return Noise(max(sigma, LEAST_NOISE), rough, df, runs, outlying, span)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """The sum of the squared distances from their mean."""
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values)
 
 
 def _modes(values: Sequence[float]) -> float:
@@ -228,7 +240,7 @@ def judge(
     middle = median(other) - median(one)
     if pooled is None:
         return Judgement("none", (n, m), Interval(-math.inf, middle, math.inf), None, gap, share)
-    sigma, df = _own_noise(one, other, pooled) or (pooled.sigma, pooled.df)
+    sigma, df = _noise_of(one, other, pooled)
     error = sigma * math.sqrt(1 / n + 1 / m)
     half = statistics.t_quantile(alpha, df) * error
     p = max(statistics.t_tail(gap / error, df), disturbed(gap, min(n, m), pooled))
@@ -236,17 +248,15 @@ def judge(
     return Judgement("pooled", (n, m), effect, min(p / share, 1.0), gap, share)
 
 
-def _own_noise(
-    one: Sequence[float], other: Sequence[float], pooled: Noise
-) -> tuple[float, int] | None:
-    """The standard deviation of these runs and its degrees of freedom, where they scatter so that
-    the noise of all builds is not theirs."""
+def _noise_of(one: Sequence[float], other: Sequence[float], pooled: Noise) -> tuple[float, int]:
+    """The standard deviation of these runs and its degrees of freedom: that of all builds; if they
+    scatter more than that allows, that of all builds without leaving out what is far out there;
+    if they scatter more than that, too, their own."""
     df = len(one) + len(other) - 2
-    if df < 1:
-        return None
-    squares = sum((value - fmean(side)) ** 2 for side in (one, other) for value in side)
-    if statistics.chi_square_tail(squares / pooled.sigma**2, df) >= NOISIER:
-        return None
+    squares = _squares(one) + _squares(other)
+    for sigma, chance in ((pooled.sigma, NOISIER), (pooled.rough, ROUGHER)):
+        if df < 1 or statistics.chi_square_tail(squares / sigma**2, df) >= chance:
+            return sigma, pooled.df
     return math.sqrt(squares / df), df
 
 
