@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple, TypeAlias
 
 from pagepool.results import headings
@@ -133,20 +133,29 @@ def parted_head(
                 continue
             if lines is None:
                 lines = [it for it in islice(above(), HEAD_ROWS + 1) if it[1].strip()]
-            for index, (number, line) in enumerate(lines):
-                if _TITLED(line) is None:
-                    continue
-                titles = next((it for it in (way(line) for way in ways) if len(it) == len(row)), [])
-                if not _has_names(titles):
-                    continue
-                over = (
-                    _with_commas(lines[index + 1][1]) if mark == "," and lines[index + 1 :] else []
-                )
-                is_head = len(over) == len(row) and not any(cell(it[2]) for it in over)
-                head = bar_head([over, titles] if is_head else [titles], row)
-                is_narrow = len(row) == 2 and any(is_time(it.unit) for it in head.columns)
-                if head.columns and (head.build >= 0 or mark == "," or is_narrow):
-                    return number, Parted(ways, len(row), head)
+            found = _head_among(lines, row, ways)
+            if found is not None:
+                return found[0], Parted(ways, len(row), found[1])
+    return None
+
+
+def _head_among(
+    lines: Sequence[tuple[int, str]], row: Row, ways: Sequence[Callable[[str], Row]]
+) -> tuple[int, Head] | None:
+    """The nearest of some lines that is the head of a row, and its number."""
+    has_commas = ways == (_with_commas,)
+    for (number, line), (_, upper) in pairwise([*lines, (0, "")]):
+        if _TITLED(line) is None:
+            continue
+        titles = next((it for it in (parts(line) for parts in ways) if len(it) == len(row)), [])
+        if not _has_names(titles):
+            continue
+        over = _with_commas(upper) if has_commas else []
+        is_over = len(over) == len(row) and not any(cell(it[2]) for it in over)
+        head = bar_head([over, titles] if is_over else [titles], row)
+        is_narrow = len(row) == 2 and any(is_time(it.unit) for it in head.columns)
+        if head.columns and (head.build >= 0 or has_commas or is_narrow):
+            return number, head
     return None
 
 
